@@ -12,7 +12,7 @@ import (
 // An address that a member advertises is joined as that member's, also if it is configured.
 func TestTargetsToJoin_NameTheirMembers(t *testing.T) {
 	withRoster(t, func(r *roster.Roster) {
-		m := &Member{roster: r, cfg: Config{Advertise: "us", Join: []string{"us", "seven", "nine", "other name", "a name"}}}
+		m := &rejoining{roster: r, advertise: "us", addresses: []string{"us", "seven", "nine", "other name", "a name"}}
 		m.resolves = func(addr string) bool { return addr != "other name" }
 		r.Connected(7, "seven", "seven")
 		// Without an address.

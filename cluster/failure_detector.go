@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"cmp"
+	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -22,58 +24,72 @@ import (
 // time, but gossip has then shown it no false deaths.
 // A linearizable read before each round of reports confirms that the leader has a quorum.
 
-// detect runs the failure detector until the member stops. It submits one report at a
-// time.
-func (m *Member) detect() {
-	var d roster.Detector
-	var log quorumLog
+// failureDetector is owned by the goroutine of run.
+type failureDetector struct {
+	self       uint64
+	election   time.Duration
+	group      group
+	leadership <-chan struct{} // the replica's Leadership
+	roster     *roster.Roster
+	connected  func(member uint64) (process wire.ID, ok bool) // by the transport
+	command    func(fact.LivenessReport) []byte               // that submits a report
+	log        *slog.Logger
+	lifetime   context.Context
+
+	detector roster.Detector
+	quorum   quorumLog
+}
+
+// run detects until the member stops. It submits one report at a time.
+func (f *failureDetector) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case <-m.roster.Changed:
-		case <-m.replica.Leadership:
+		case <-f.roster.Changed:
+		case <-f.leadership:
 		case <-timer.C:
-		case <-m.lifetime.Done():
+		case <-f.lifetime.Done():
 			return
 		}
 		timer.Stop()
-		log.note(m.log, m.roster.Snapshot())
-		again := time.Duration(0)
-		if d, again = m.detectOnce(d); again > 0 {
+		f.quorum.note(f.log, f.roster.Snapshot())
+		if again := f.detectOnce(); again > 0 {
 			timer.Reset(again)
 		}
 	}
 }
 
 // detectOnce evaluates once if this member leads, and submits the reports that are due.
-func (m *Member) detectOnce(d roster.Detector) (next roster.Detector, again time.Duration) {
-	d = d.Observe(m.roster.Snapshot().HasQuorum(), 0, m.cfg.Election, time.Now())
-	before := m.replica.Status()
-	if !m.mayReport(before) {
-		return d.Restart(), 0
+func (f *failureDetector) detectOnce() (again time.Duration) {
+	f.detector = f.detector.Observe(f.roster.Snapshot().HasQuorum(), 0, f.election, time.Now())
+	before := f.group.Status()
+	if !f.mayReport(before) {
+		f.detector = f.detector.Restart()
+		return 0
 	}
 	var held []fact.MemberLiveness
 	asked := time.Now()
-	err := m.replica.Read(m.lifetime, func(machine Machine) { held = machine.Liveness() })
-	if status := m.replica.Status(); err != nil || !m.mayReport(status) || status.Term != before.Term {
-		return d, roster.DetectionTimeout
+	err := f.group.Read(f.lifetime, func(machine Machine) { held = machine.Liveness() })
+	if status := f.group.Status(); err != nil || !f.mayReport(status) || status.Term != before.Term {
+		return roster.DetectionTimeout
 	}
 	now := time.Now()
-	seen := m.roster.Snapshot()
-	d = d.Observe(seen.HasQuorum(), now.Sub(asked), m.cfg.Election, now)
-	due, again, d := d.Evaluate(held, seen, now)
-	reports := withoutConnected(due, m.isConnected)
+	seen := f.roster.Snapshot()
+	f.detector = f.detector.Observe(seen.HasQuorum(), now.Sub(asked), f.election, now)
+	due, again, next := f.detector.Evaluate(held, seen, now)
+	f.detector = next
+	reports := withoutConnected(due, f.isConnected)
 	if len(reports) < len(due) {
 		again = min(again, connectedRetry)
 	}
 	for _, r := range reports {
 		r.Term = before.Term
-		if left := m.report(r); left > 0 {
+		if left := f.report(r); left > 0 {
 			again = cmp.Or(min(again, left), left)
 		}
 	}
-	return d, again
+	return again
 }
 
 // connectedRetry is the pause before a death is evaluated again that a live connection
@@ -86,28 +102,28 @@ func withoutConnected(due []fact.LivenessReport, connected func(member uint64) b
 	return slices.DeleteFunc(due, func(r fact.LivenessReport) bool { return !r.Alive && connected(r.Member) })
 }
 
-func (m *Member) isConnected(member uint64) bool {
-	_, ok := m.port.Connected(member)
+func (f *failureDetector) isConnected(member uint64) bool {
+	_, ok := f.connected(member)
 	return ok
 }
 
 // mayReport reports whether this member leads and its process is registered: the
 // registration must be its first command.
-func (m *Member) mayReport(s *replica.Status) bool {
-	return s.Leader == m.identity.Member && s.Registered
+func (f *failureDetector) mayReport(s *replica.Status) bool {
+	return s.Leader == f.self && s.Registered
 }
 
 // report submits a report and returns when to evaluate again because it had no effect;
 // 0: it had one. A report that comes soon after a process's last renewal has none, and
 // the group says for how long that remains so: the process may have failed since.
-func (m *Member) report(r fact.LivenessReport) (again time.Duration) {
-	reply, err := m.replica.Execute(m.lifetime, m.cfg.Commands.ReportLiveness(r))
+func (f *failureDetector) report(r fact.LivenessReport) (again time.Duration) {
+	reply, err := f.group.Execute(f.lifetime, f.command(r))
 	switch {
 	case err != nil || reply.GetCode() != wire.Code_OK:
 		return roster.DetectionTimeout
 	case reply.GetDelay() > 0:
 		return time.Duration(reply.GetDelay())
 	}
-	m.log.Info("liveness changed", "member", wire.MemberID(r.Member), "alive", r.Alive)
+	f.log.Info("liveness changed", "member", wire.MemberID(r.Member), "alive", r.Alive)
 	return 0
 }

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/raft/v3/raftpb"
-
 	"github.com/conclave-go/conclave/cluster/clients"
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/forming"
@@ -86,23 +84,18 @@ type Member struct {
 	port      *transport.Transport
 	gossip    *gossip.Gossip
 	roster    *roster.Roster
-	failures  transport.JoinFailures
 	former    *forming.Former
-	resolves  func(addr string) bool // whether the host is a name to be looked up
-	admitting sync.Mutex             // held while a newcomer is admitted
+	admitting sync.Mutex // held while a newcomer is admitted
 	removal   removal
 	refusals  refusals
 	replica   *replica.Replica
 
 	// Owned by the replica's loop.
 	core        *core.Core
-	lastConf    *raftpb.ConfState
 	provisional *provisional.Members
-	redundancy  int
-	// redundancyKnown is set once redundancy is.
-	redundancyKnown bool
-	registered      bool // the group has accepted this process's registration
-	clients         *clients.Server
+	roles       roles
+	registered  bool // the group has accepted this process's registration
+	clients     *clients.Server
 
 	metrics  Metrics
 	lifetime context.Context

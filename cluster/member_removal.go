@@ -359,7 +359,7 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 		}
 	}
 	m.removal.changed.Set()
-	m.noteRoles(conf, before)
+	m.roles.note(conf, before, m.roster.Snapshot())
 }
 
 func (m *Member) disconnect(removed uint64) {

@@ -63,7 +63,7 @@ func (m *Member) openPort() error {
 	if err != nil {
 		return err
 	}
-	m.port, m.resolves = port, port.Resolves
+	m.port = port
 	m.former = forming.New(m.formingConfig())
 	port.Start()
 	return nil
@@ -143,7 +143,11 @@ func (m *Member) awaitOwnAddress(ctx context.Context) error {
 func (m *Member) openGossip() (err error) {
 	m.gossip, err = gossip.New(m.port.Gossip(), m.meta(), m.log, m.seams.pace(), gossip.Events{Alive: m.processAlive, Dead: m.roster.ProcessDead})
 	if err == nil {
-		m.routine("join", m.join)
+		rejoin := &rejoining{
+			roster: m.roster, advertise: m.cfg.Advertise, addresses: m.cfg.Join, gossip: m.gossip, resolves: m.port.Resolves,
+			resolve: m.port.Resolve, failures: new(transport.JoinFailures), log: m.log, lifetime: m.lifetime,
+		}
+		m.routine("join", rejoin.run)
 	}
 	return err
 }

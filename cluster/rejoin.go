@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -24,13 +26,34 @@ const (
 	maxJoining = 16
 )
 
-func (m *Member) join() {
+// rejoining joins the addresses at which members are missing. Its collaborators are safe for concurrent use, and it has
+// no state besides.
+type rejoining struct {
+	roster    *roster.Roster
+	advertise string   // of this member
+	addresses []string // in Config.Join
+	gossip    joiner
+	resolves  func(addr string) bool // whether the host is a name to be looked up
+	resolve   func(ctx context.Context, name string) ([]transport.Target, error)
+	failures  *transport.JoinFailures
+	log       *slog.Logger
+	lifetime  context.Context
+}
+
+// joiner is gossip as rejoining uses it.
+type joiner interface {
+	Join(transport.Target) error
+	SetLookupError(error)
+}
+
+// run joins until the member stops.
+func (r *rejoining) run() {
 	for {
-		m.joinMissing()
+		r.joinMissing()
 		timer := time.NewTimer(joinMembers)
 		select {
 		case <-timer.C:
-		case <-m.lifetime.Done():
+		case <-r.lifetime.Done():
 			timer.Stop()
 			return
 		}
@@ -38,11 +61,11 @@ func (m *Member) join() {
 }
 
 // joinMissing joins the addresses at which a process may run that gossip does not know.
-func (m *Member) joinMissing() {
-	known, names := m.targetsToJoin()
+func (r *rejoining) joinMissing() {
+	known, names := r.targetsToJoin()
 	var round sync.WaitGroup
-	round.Go(func() { atOnce(known, m.joinTarget) })
-	round.Go(func() { atOnce(m.resolveNames(names), m.joinTarget) })
+	round.Go(func() { atOnce(known, r.joinTarget) })
+	round.Go(func() { atOnce(r.resolveNames(names), r.joinTarget) })
 	round.Wait()
 }
 
@@ -60,36 +83,36 @@ func atOnce[T any](list []T, f func(T)) {
 	calls.Wait()
 }
 
-func (m *Member) joinTarget(to transport.Target) {
-	if m.lifetime.Err() != nil {
+func (r *rejoining) joinTarget(to transport.Target) {
+	if r.lifetime.Err() != nil {
 		return
 	}
-	if err := m.gossip.Join(to); err != nil {
-		m.failures.Log(m.log, to.Addr, err)
+	if err := r.gossip.Join(to); err != nil {
+		r.failures.Log(r.log, to.Addr, err)
 	}
 }
 
 // targetsToJoin returns the last known addresses of members that gossip does not show
 // alive, and the configured ones if a member is missing: addresses and, apart, names to be
 // looked up. A configured address names no member unless a member is known to advertise it.
-func (m *Member) targetsToJoin() (known []transport.Target, names []string) {
-	s := m.roster.Snapshot()
+func (r *rejoining) targetsToJoin() (known []transport.Target, names []string) {
+	s := r.roster.Snapshot()
 	for _, p := range s.Peers {
-		if s.Has(p.GetMember()) && !s.IsAlive(p.GetMember()) && p.GetAdvertise() != m.cfg.Advertise && p.GetAdvertise() != "" {
+		if s.Has(p.GetMember()) && !s.IsAlive(p.GetMember()) && p.GetAdvertise() != r.advertise && p.GetAdvertise() != "" {
 			known = append(known, transport.Target{Addr: p.GetAdvertise(), Member: p.GetMember(), Advertised: true})
 		}
 	}
 	if !slices.ContainsFunc(s.Members, func(p roster.Member) bool { return p.Liveness != roster.Alive }) {
 		return known, nil
 	}
-	for _, addr := range m.cfg.Join {
+	for _, addr := range r.addresses {
 		to := transport.Target{Addr: addr}
 		if p := s.At(addr); p != nil {
 			to = transport.Target{Addr: addr, Member: p.GetMember(), Advertised: true}
 		}
 		switch {
-		case addr == m.cfg.Advertise, slices.Contains(known, to):
-		case to.Member == 0 && m.resolves(addr):
+		case addr == r.advertise, slices.Contains(known, to):
+		case to.Member == 0 && r.resolves(addr):
 			names = append(names, addr)
 		default:
 			known = append(known, to)
@@ -99,19 +122,19 @@ func (m *Member) targetsToJoin() (known []transport.Target, names []string) {
 }
 
 // resolveNames returns the addresses of names at which no member is known to be.
-func (m *Member) resolveNames(names []string) (targets []transport.Target) {
+func (r *rejoining) resolveNames(names []string) (targets []transport.Target) {
 	var mu sync.Mutex
 	var failed error
 	atOnce(names, func(name string) {
-		found, err := m.port.Resolve(m.lifetime, name)
+		found, err := r.resolve(r.lifetime, name)
 		mu.Lock()
 		defer mu.Unlock()
 		targets, failed = append(targets, found...), errors.Join(failed, err)
 	})
-	m.gossip.SetLookupError(failed)
-	s := m.roster.Snapshot()
+	r.gossip.SetLookupError(failed)
+	s := r.roster.Snapshot()
 	targets = slices.DeleteFunc(targets, func(to transport.Target) bool {
-		return to.Addr == m.cfg.Advertise || s.At(to.Addr) != nil
+		return to.Addr == r.advertise || s.At(to.Addr) != nil
 	})
 	return targets[:min(forming.MaxResolved, len(targets))]
 }

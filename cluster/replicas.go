@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"context"
+
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/clients"
@@ -34,12 +36,26 @@ func (m *Member) startReplica() (err error) {
 		return err
 	}
 	m.clients = clients.New(m.clientsConfig())
-	m.lastConf = m.core.Status().Membership
-	m.setMembership(m.lastConf)
+	m.roles = roles{
+		self: Peer{ID: m.identity.Member, Name: m.cfg.Name, Addr: m.cfg.Advertise}, log: m.log, changed: m.cfg.RoleChanged, redundancyChanged: m.cfg.RedundancyChanged,
+		last: m.core.Status().Membership,
+	}
+	m.setMembership(m.roles.last)
 	m.replica.Start(m.port, m.clients)
-	m.routine("failure detector", m.detect)
+	detector := &failureDetector{
+		self: m.identity.Member, election: m.cfg.Election, group: m.replica, leadership: m.replica.Leadership, roster: m.roster,
+		connected: m.port.Connected, command: m.cfg.Commands.ReportLiveness, log: m.log, lifetime: m.lifetime,
+	}
+	m.routine("failure detector", detector.run)
 	m.routine("database size", m.watchSize)
 	return nil
+}
+
+// group is the replica as the parts of a member use it.
+type group interface {
+	Status() *replica.Status
+	Execute(ctx context.Context, command []byte) (*wire.Reply, error)
+	Read(ctx context.Context, run func(Machine)) error
 }
 
 // host is what a replica knows of its member.
@@ -49,7 +65,7 @@ var _ replica.Host = host{}
 
 // Ticked implements replica.Host.
 func (h host) Ticked() {
-	h.noteRedundancy()
+	h.roles.noteRedundancy(h.core.Status().Membership, h.roster.Snapshot())
 	h.expireProvisional()
 }
 

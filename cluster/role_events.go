@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"log/slog"
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -74,52 +75,61 @@ func roleEvents(before, after *raftpb.ConfState) (events []RoleEvent) {
 	return events
 }
 
-// noteRoles logs and reports the changes of roles, on the loop's goroutine. before is the roster before
-// the change: it has the name of a removed member.
-func (m *Member) noteRoles(conf *raftpb.ConfState, before *roster.Snapshot) {
-	now := m.roster.Snapshot()
+// roles logs and reports what happens to the members' roles. It is owned by the replica's loop.
+type roles struct {
+	self              Peer // its ID, name and address
+	log               *slog.Logger
+	changed           func(RoleEvent)  // nil: ignored
+	redundancyChanged func(voters int) // nil: ignored
+
+	last       *raftpb.ConfState
+	redundancy int
+	// redundancyKnown is set once redundancy is.
+	redundancyKnown bool
+}
+
+// note reports the changes of roles up to a configuration. before is the roster before the change: it has the
+// name of a removed member.
+func (r *roles) note(conf *raftpb.ConfState, before, now *roster.Snapshot) {
 	describe := func(id uint64) Peer {
+		if id == r.self.ID {
+			self := r.self
+			self.Alive, self.Voter = true, slices.Contains(conf.GetVoters(), id)
+			return self
+		}
 		p := now.Peer(id)
 		if p == nil {
 			p = before.Peer(id)
 		}
-		self := id == m.identity.Member
-		described := Peer{ID: id, Name: p.GetName(), Addr: p.GetAdvertise(), Alive: now.IsAlive(id) || self}
-		if self {
-			described.Name, described.Addr = m.cfg.Name, m.cfg.Advertise
-		}
-		described.Voter = slices.Contains(conf.GetVoters(), id)
-		return described
+		return Peer{ID: id, Name: p.GetName(), Addr: p.GetAdvertise(), Alive: now.IsAlive(id), Voter: slices.Contains(conf.GetVoters(), id)}
 	}
-	for _, e := range roleEvents(m.lastConf, conf) {
+	for _, e := range roleEvents(r.last, conf) {
 		attrs := []any{"member", wire.MemberID(e.Member.ID)}
 		if e.By.ID != 0 {
 			attrs = append(attrs, "by", wire.MemberID(e.By.ID))
 		}
-		m.log.Info(e.Kind.String(), attrs...)
-		if m.cfg.RoleChanged != nil {
+		r.log.Info(e.Kind.String(), attrs...)
+		if r.changed != nil {
 			e.Member, e.By = describe(e.Member.ID), describe(e.By.ID)
-			m.cfg.RoleChanged(e)
+			r.changed(e)
 		}
 	}
-	m.lastConf = conf
+	r.last = conf
 }
 
-// noteRedundancy logs and reports a change of the redundancy. It runs in each tick, on the
-// loop's goroutine: the failure detector's view changes at any time.
-func (m *Member) noteRedundancy() {
-	roster := m.roster.Snapshot()
-	conf := m.core.Status().Membership
+// noteRedundancy reports a change of the redundancy. It runs in each tick: the failure
+// detector's view changes at any time.
+func (r *roles) noteRedundancy(conf *raftpb.ConfState, seen *roster.Snapshot) {
 	if len(conf.GetVoters()) == 0 {
 		return
 	}
-	now := redundancy(conf, func(id uint64) bool { return roster.IsAlive(id) || id == m.identity.Member })
-	if m.redundancyKnown && now == m.redundancy || !m.redundancyKnown && now < 0 {
+	now := redundancy(conf, func(id uint64) bool { return seen.IsAlive(id) || id == r.self.ID })
+	if r.redundancyKnown && now == r.redundancy || !r.redundancyKnown && now < 0 {
 		return // at its start, a member has not heard of the others yet
 	}
-	m.redundancyKnown, m.redundancy = true, now
-	m.log.Info("redundancy changed", "redundancy", now)
-	if m.cfg.RedundancyChanged != nil {
-		m.cfg.RedundancyChanged(now)
+	r.redundancyKnown, r.redundancy = true, now
+	r.log.Info("redundancy changed", "redundancy", now)
+	if r.redundancyChanged != nil {
+		r.redundancyChanged(now)
 	}
 }
