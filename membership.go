@@ -110,7 +110,7 @@ func (n *Node) removeMember(ctx context.Context, id MemberID) error {
 	case err != nil:
 		return err
 	}
-	if err := n.member.AwaitRemoval(ctx, uint64(id)); err != nil {
+	if err := n.member.Removals().AwaitRemoval(ctx, uint64(id)); err != nil {
 		if ctx.Err() == nil { // this node has stopped
 			return fmt.Errorf("%w: the group removes the member: %w", ErrUnknown, convert(err))
 		}
@@ -185,7 +185,7 @@ func (n *Node) transferLeadership(ctx context.Context, to MemberID) error {
 func (n *Node) Leave(ctx context.Context) error {
 	err := cmp.Or(n.client.Usable(), contextError(ctx))
 	if err == nil {
-		err = n.member.AwaitLeave(ctx)
+		err = n.member.Removals().AwaitLeave(ctx)
 	}
 	if err == nil {
 		err = n.leave(ctx)
@@ -209,7 +209,7 @@ func (n *Node) leave(ctx context.Context) error {
 
 func (n *Node) leaveAndShutDown(ctx context.Context) error {
 	n.client.EndLeases()
-	err := n.member.Leave(ctx)
+	err := n.member.Removals().Leave(ctx)
 	n.client.StopRenewing()
 	switch {
 	case err == nil:

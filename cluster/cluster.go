@@ -4,9 +4,12 @@
 //
 // A process has one member: its identity, its directory, its port, the connections of clients and what it knows of
 // the others. The group's state is in its replica (cluster/replica, replicas.go), which sees the member as an
-// interface. The table of the members (cluster/roster) is updated by peers.go with what gossip shows
-// (cluster/gossip), and read by failure_detector.go. A new group is formed by cluster/forming, newcomers.go admits a
-// member, and member_removal.go removes one.
+// interface. The table of the members (cluster/roster) is updated with what gossip shows (cluster/gossip) and what
+// connections show (connections.go), by membership.go with membership changes, and read by failure_detector.go. A new
+// group is formed by cluster/forming, newcomers.go admits a member, and member_removal.go removes one.
+//
+// peers.go and replicas.go put the parts of a member together. A part takes the others as functions and small
+// interfaces, and never the member.
 package cluster
 
 import (

@@ -32,7 +32,7 @@ type failureDetector struct {
 	leadership <-chan struct{} // the replica's Leadership
 	roster     *roster.Roster
 	connected  func(member uint64) (process wire.ID, ok bool) // by the transport
-	command    func(fact.LivenessReport) []byte               // that submits a report
+	commands   Commands
 	log        *slog.Logger
 	lifetime   context.Context
 
@@ -117,7 +117,7 @@ func (f *failureDetector) mayReport(s *replica.Status) bool {
 // 0: it had one. A report that comes soon after a process's last renewal has none, and
 // the group says for how long that remains so: the process may have failed since.
 func (f *failureDetector) report(r fact.LivenessReport) (again time.Duration) {
-	reply, err := f.group.Execute(f.lifetime, f.command(r))
+	reply, err := f.group.Execute(f.lifetime, f.commands.ReportLiveness(r))
 	switch {
 	case err != nil || reply.GetCode() != wire.Code_OK:
 		return roster.DetectionTimeout

@@ -18,7 +18,6 @@ import (
 	"github.com/conclave-go/conclave/cluster/forming"
 	"github.com/conclave-go/conclave/cluster/gossip"
 	"github.com/conclave-go/conclave/cluster/identity"
-	"github.com/conclave-go/conclave/cluster/provisional"
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
@@ -75,27 +74,27 @@ type Config struct {
 
 // Member is one member of a group, running in this process: what a process has once, around its replica.
 type Member struct {
-	cfg       Config
-	seams     Seams
-	log       *slog.Logger
-	identity  *identity.Identity
-	store     *storage.Store
-	raftLog   *raftlog.Log
-	port      *transport.Transport
-	gossip    *gossip.Gossip
-	roster    *roster.Roster
-	former    *forming.Former
-	admitting sync.Mutex // held while a newcomer is admitted
-	removal   removal
-	refusals  refusals
-	replica   *replica.Replica
+	cfg      Config
+	seams    Seams
+	log      *slog.Logger
+	identity *identity.Identity
+	store    *storage.Store
+	raftLog  *raftlog.Log
+	port     *transport.Transport
+	gossip   *gossip.Gossip
+	roster   *roster.Roster
+	former   *forming.Former
+	replica  *replica.Replica
+
+	connections *connections
+	removals    *Removals
+	newcomers   *newcomers
 
 	// Owned by the replica's loop.
-	core        *core.Core
-	provisional *provisional.Members
-	roles       roles
-	registered  bool // the group has accepted this process's registration
-	clients     *clients.Server
+	core       *core.Core
+	membership *membership
+	registered bool // the group has accepted this process's registration
+	clients    *clients.Server
 
 	metrics  Metrics
 	lifetime context.Context
@@ -115,7 +114,6 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 		log:   cfg.Logger,
 		done:  make(chan struct{}),
 	}
-	m.removal.init()
 	m.lifetime, m.end = context.WithCancelCause(context.Background())
 	if err := m.start(ctx); err != nil {
 		m.end(err)
@@ -253,7 +251,6 @@ func (m *Member) readDisk(giveUp <-chan struct{}) error {
 	if m.roster, err = roster.Load(m.raftLog, m.meta(), func() []byte { return m.identity.Get().GetCluster() }); err != nil {
 		return err
 	}
-	m.provisional = provisional.New(m.identity.Member)
 	m.replica = replica.New(m.replicaConfig())
 	m.metrics.Metrics = m.replica.Metrics()
 	m.roster.Listed = m.listsChanged

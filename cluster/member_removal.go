@@ -14,6 +14,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wait"
@@ -61,45 +62,80 @@ var (
 	ErrRemoved = identity.ErrRemoved
 )
 
-// removal is the state of removals in this process: of its own member and of others.
-type removal struct {
+// Removals is this process's part in the removal of members: of its own member and of others.
+// It may be used on any goroutine.
+type Removals struct {
+	removalsConfig
+	refusals  refusals
 	confirmed context.Context // done once this member's removal is confirmed
 	confirm   context.CancelFunc
-	found     atomic.Bool    // it is confirmed, and considerRemoval has seen that
+	found     atomic.Bool    // it is confirmed, and consider has seen that
 	inLog     atomic.Bool    // the confirmed removal is in this member's own log
 	requested atomic.Bool    // by Leave, which completes the removal
-	changed   wait.Broadcast // set after a membership change, or a change of unconfirmed
+	changed   wait.Broadcast // set after a membership change, a connection, or a change of unconfirmed
 
 	mu          sync.Mutex
 	unconfirmed []uint64 // guarded by mu; members whose removal this process has applied and not confirmed to them
 }
 
-func (r *removal) init() {
-	r.confirmed, r.confirm = context.WithCancel(context.Background())
+// removalsConfig is what Removals needs of its member.
+type removalsConfig struct {
+	self      uint64
+	election  time.Duration
+	heartbeat time.Duration
+	group     leaver
+	roster    *roster.Roster
+	peerError func(member uint64) error // why there is no connection, by the transport; nil: there is one
+	commands  Commands
+	mark      func() error // marks the directory as removed
+	// routine starts a goroutine that the member waits for, fail stops the member, done is
+	// closed when it has stopped, and stopped returns why.
+	routine func(name string, run func())
+	fail    func(error)
+	done    <-chan struct{}
+	stopped func() error
 }
 
-func (r *removal) update(change func(unconfirmed []uint64) []uint64) {
+// leaver is the replica as Removals uses it.
+type leaver interface {
+	group
+	StepDown(context.Context) error
+}
+
+func newRemovals(cfg removalsConfig) *Removals {
+	r := &Removals{removalsConfig: cfg}
+	r.confirmed, r.confirm = context.WithCancel(context.Background())
+	return r
+}
+
+func (r *Removals) update(change func(unconfirmed []uint64) []uint64) {
 	r.mu.Lock()
 	r.unconfirmed = change(r.unconfirmed)
 	r.mu.Unlock()
 	r.changed.Set()
 }
 
-func (r *removal) allConfirmed() bool {
+func (r *Removals) allConfirmed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.unconfirmed) == 0
 }
 
+// reconnected notes that a member accepts this one, for AwaitLeave too.
+func (r *Removals) reconnected(member uint64) {
+	r.refusals.remove(member)
+	r.changed.Set()
+}
+
 // AwaitLeave blocks until this member can leave, as CheckLeave reports, or returns its error:
 // ErrNoQuorumWithout after an election timeout, or when ctx is done. A member that has just
 // started may not be connected to the others yet.
-func (m *Member) AwaitLeave(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, m.cfg.Election)
+func (r *Removals) AwaitLeave(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, r.election)
 	defer cancel()
 	for {
-		changed := m.removal.changed.Wait()
-		err := m.CheckLeave()
+		changed := r.changed.Wait()
+		err := r.CheckLeave()
 		if !errors.Is(err, ErrNoQuorumWithout) {
 			return err
 		}
@@ -107,23 +143,23 @@ func (m *Member) AwaitLeave(ctx context.Context) error {
 		case <-changed:
 		case <-bounded.Done():
 			return err
-		case <-m.done:
-			return m.stopped()
+		case <-r.done:
+			return r.stopped()
 		}
 	}
 }
 
 // CheckLeave returns ErrLastVoter or ErrNoQuorumWithout if this member cannot leave
 // now, according to its connections to the other members. The leader checks again.
-func (m *Member) CheckLeave() error {
-	s := m.replica.Status()
+func (r *Removals) CheckLeave() error {
+	s := r.group.Status()
 	voters := s.Conf.GetVoters()
-	if !slices.Contains(voters, m.identity.Member) {
+	if !slices.Contains(voters, r.self) {
 		return nil
 	}
 	reachable := func(ids []uint64) (n int) {
 		for _, id := range ids {
-			if id != m.identity.Member && !core.Includes(s.Removed, id) && m.port.PeerError(id) == nil {
+			if id != r.self && !core.Includes(s.Removed, id) && r.peerError(id) == nil {
 				n++
 			}
 		}
@@ -147,42 +183,42 @@ func (m *Member) CheckLeave() error {
 //
 // Errors: ErrLastVoter; ErrUnregistered if this process's registration has expired;
 // ErrStopped; ctx.Err(). After the last two the member may still be removed.
-func (m *Member) Leave(ctx context.Context) error {
-	m.removal.requested.Store(true)
-	if err := m.stepDownToLeave(ctx); err != nil {
+func (r *Removals) Leave(ctx context.Context) error {
+	r.requested.Store(true)
+	if err := r.stepDownToLeave(ctx); err != nil {
 		return err
 	}
 	// A lagging member may receive the confirmation before the outcome of its own
 	// command, or instead of it.
 	requesting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(m.removal.confirmed, cancel)()
-	if err := m.RequestRemoval(requesting); err != nil && m.removal.confirmed.Err() == nil {
+	defer context.AfterFunc(r.confirmed, cancel)()
+	if err := r.RequestRemoval(requesting); err != nil && r.confirmed.Err() == nil {
 		return err
 	}
 	select {
-	case <-m.removal.confirmed.Done():
-		return m.recordRemoval()
+	case <-r.confirmed.Done():
+		return r.record()
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-m.done:
-		return m.stopped()
+	case <-r.done:
+		return r.stopped()
 	}
 }
 
 // stepDownToLeave transfers leadership if this member has it. It retries while no
 // successor is up to date, as long as there is another voter. The only voter is succeeded by
 // a standby, which the reconciler promotes.
-func (m *Member) stepDownToLeave(ctx context.Context) error {
-	for len(m.Voters()) > 1 {
-		err := m.replica.StepDown(ctx)
-		if errors.Is(err, ErrNotLeader) || errors.Is(m.CheckLeave(), ErrLastVoter) {
+func (r *Removals) stepDownToLeave(ctx context.Context) error {
+	for len(r.voters()) > 1 {
+		err := r.group.StepDown(ctx)
+		if errors.Is(err, ErrNotLeader) || errors.Is(r.CheckLeave(), ErrLastVoter) {
 			return nil
 		}
 		if !errors.Is(err, ErrNoSuccessor) {
 			return err
 		}
-		timer := time.NewTimer(m.cfg.Heartbeat)
+		timer := time.NewTimer(r.heartbeat)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -195,8 +231,8 @@ func (m *Member) stepDownToLeave(ctx context.Context) error {
 
 // RequestRemoval is step 2 of Leave. It returns nil once the machine has noted the
 // removal.
-func (m *Member) RequestRemoval(ctx context.Context) error {
-	reply, err := m.replica.Execute(ctx, m.cfg.Commands.RemoveMember(0, m.Voters()))
+func (r *Removals) RequestRemoval(ctx context.Context) error {
+	reply, err := r.group.Execute(ctx, r.commands.RemoveMember(0, r.voters()))
 	if err != nil {
 		return err
 	}
@@ -204,9 +240,9 @@ func (m *Member) RequestRemoval(ctx context.Context) error {
 	case wire.Code_OK:
 		return nil
 	case wire.Code_UNKNOWN_INCARNATION:
-		return m.checkRemoved(ctx)
+		return r.checkRemoved(ctx)
 	case wire.Code_INVALID: // all other voters leave too, which needs this one's vote
-		if err := m.AwaitRemovals(ctx); err != nil {
+		if err := r.AwaitRemovals(ctx); err != nil {
 			return err
 		}
 		return ErrLastVoter
@@ -216,12 +252,12 @@ func (m *Member) RequestRemoval(ctx context.Context) error {
 
 // checkRemoved returns nil if this member is removed, which also removes its process's
 // registration, and ErrUnregistered if the registration has expired.
-func (m *Member) checkRemoved(ctx context.Context) error {
+func (r *Removals) checkRemoved(ctx context.Context) error {
 	var removed []uint64
-	if err := m.replica.Read(ctx, func(machine Machine) { removed = machine.Removed() }); err != nil {
+	if err := r.group.Read(ctx, func(machine Machine) { removed = machine.Removed() }); err != nil {
 		return err
 	}
-	if !core.Includes(removed, m.identity.Member) {
+	if !core.Includes(removed, r.self) {
 		return tickets.ErrUnregistered
 	}
 	return nil
@@ -234,29 +270,26 @@ const confirmationElections = 5
 // AwaitRemovals blocks until departed members are out of the Raft configuration, or
 // ctx is done. It then waits, for a limited time, until this member has confirmed each
 // removal: if all others leave, no other member can.
-func (m *Member) AwaitRemovals(ctx context.Context) error {
-	err := m.awaitRemoval(ctx, func() bool { return !m.roster.Snapshot().HasAny(m.replica.Status().Removed) })
+func (r *Removals) AwaitRemovals(ctx context.Context) error {
+	err := r.await(ctx, func() bool { return !r.roster.Snapshot().HasAny(r.group.Status().Removed) })
 	if err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, confirmationElections*m.cfg.Election)
+	bounded, cancel := context.WithTimeout(ctx, confirmationElections*r.election)
 	defer cancel()
-	_ = m.awaitRemoval(bounded, m.removal.allConfirmed) // one may have crashed, or another member confirmed it
+	_ = r.await(bounded, r.allConfirmed) // one may have crashed, or another member confirmed it
 	return nil
 }
 
 // AwaitRemoval blocks until a member is out of Raft's configuration as far as this member
 // knows, or ctx is done.
-func (m *Member) AwaitRemoval(ctx context.Context, id uint64) error {
-	return m.awaitRemoval(ctx, func() bool { return !m.isMember(id) })
+func (r *Removals) AwaitRemoval(ctx context.Context, id uint64) error {
+	return r.await(ctx, func() bool { return !r.roster.Snapshot().Has(id) })
 }
 
-// IsMember reports whether a member is in Raft's configuration as far as this member knows.
-func (m *Member) IsMember(id uint64) bool { return m.isMember(id) }
-
-func (m *Member) awaitRemoval(ctx context.Context, done func() bool) error {
+func (r *Removals) await(ctx context.Context, done func() bool) error {
 	for {
-		changed := m.removal.changed.Wait()
+		changed := r.changed.Wait()
 		if done() {
 			return nil
 		}
@@ -264,43 +297,43 @@ func (m *Member) awaitRemoval(ctx context.Context, done func() bool) error {
 		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-m.done:
-			return m.stopped()
+		case <-r.done:
+			return r.stopped()
 		}
 	}
 }
 
 // recordRemoval marks the directory as removed if this member's own log contains the
 // removal.
-func (m *Member) recordRemoval() error {
-	if !m.removal.inLog.Load() {
+func (r *Removals) record() error {
+	if !r.inLog.Load() {
 		return nil
 	}
-	return m.identity.Save(func(r *wire.Identity) { r.Removed = true })
+	return r.mark()
 }
 
-// considerRemoval stops this member if its removal is confirmed, unless Leave waits for
+// consider stops this member if its removal is confirmed, unless Leave waits for
 // that: then a former process requested the removal and stopped before step 5.
-func (m *Member) considerRemoval(s *replica.Status) {
+func (r *Removals) consider(s *replica.Status) {
 	if s == nil {
 		return
 	}
-	refusers := m.refusals.refusing(transport.ReasonRemoved)
-	confirmed, inLog := removalOf(m.identity.Member, s.Conf, s.Removed, refusers)
+	refusers := r.refusals.refusing(transport.ReasonRemoved)
+	confirmed, inLog := removalOf(r.self, s.Conf, s.Removed, refusers)
 	if len(s.Conf.GetVoters()) == 0 { // it has no state to lose, and knows of no voters
 		confirmed = len(refusers) > 0
 	}
-	if !confirmed || !m.removal.found.CompareAndSwap(false, true) {
+	if !confirmed || !r.found.CompareAndSwap(false, true) {
 		return
 	}
-	m.removal.inLog.Store(inLog)
-	m.removal.confirm()
-	if !m.removal.requested.Load() {
-		m.routine("removal", func() {
-			if err := m.recordRemoval(); err != nil {
-				m.fail(err)
+	r.inLog.Store(inLog)
+	r.confirm()
+	if !r.requested.Load() {
+		r.routine("removal", func() {
+			if err := r.record(); err != nil {
+				r.fail(err)
 			}
-			m.fail(ErrRemoved)
+			r.fail(ErrRemoved)
 		})
 	}
 }
@@ -319,64 +352,23 @@ func removalOf(self uint64, conf *raftpb.ConfState, removed, refusers []uint64) 
 
 // isRemoved reports whether the transport must refuse id, which is no member, as
 // removed. The refusal is this member's part of the confirmation of step 5.
-func (m *Member) isRemoved(id uint64) bool {
-	s := m.replica.Status()
+func (r *Removals) isRemoved(id uint64) bool {
+	s := r.group.Status()
 	if s == nil || !core.Includes(s.Removed, id) {
 		return false
 	}
-	m.removal.update(func(unconfirmed []uint64) []uint64 {
+	r.update(func(unconfirmed []uint64) []uint64 {
 		return slices.DeleteFunc(unconfirmed, func(other uint64) bool { return other == id })
 	})
 	return true
 }
 
-// removalGrace is for how many heartbeats the connections of a removed member stay open,
-// so that the change that removes it is sent.
-const removalGrace = 2
-
-// membershipChanged applies a membership change to the roster and the connections, on
-// the loop's goroutine. It closes the connections of a removed member, which receives
-// the confirmation when it connects again.
-func (m *Member) membershipChanged(conf *raftpb.ConfState) {
-	var removed []uint64
-	known := core.MembersOf(m.withProvisional(conf))
-	for _, p := range m.roster.Snapshot().Members {
-		if !slices.Contains(known, p.ID) {
-			removed = append(removed, p.ID)
-		}
-	}
-	// Before the roster changes: AwaitRemovals reads both.
-	recorded := m.core.Machine().Removed() // the others were provisional
-	m.removal.update(func(unconfirmed []uint64) []uint64 {
-		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.Member || !core.Includes(recorded, id) })
+// applied records that a configuration is applied from which members are missing. recorded are those that the machine
+// records as removed; the others were provisional.
+func (r *Removals) applied(missing, recorded []uint64) {
+	r.update(func(unconfirmed []uint64) []uint64 {
+		return slices.DeleteFunc(append(unconfirmed, missing...), func(id uint64) bool { return id == r.self || !core.Includes(recorded, id) })
 	})
-	before := m.roster.Snapshot()
-	m.setMembership(conf)
-	for _, id := range removed {
-		m.routine("removal", func() { m.disconnect(id) })
-		if core.Includes(recorded, id) {
-			m.replica.Forget(id)
-		}
-	}
-	m.removal.changed.Set()
-	m.roles.note(conf, before, m.roster.Snapshot())
 }
 
-func (m *Member) disconnect(removed uint64) {
-	timer := time.NewTimer(removalGrace * m.cfg.Heartbeat)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-m.lifetime.Done():
-	}
-	if m.isMember(removed) {
-		return // it is one again: it was provisional, and this member's log has it now
-	}
-	m.port.RemovePeer(removed)
-	if p := m.roster.Snapshot().Peer(removed); p != nil && m.isMember(removed) { // it has just become one
-		m.dial(removed, p.GetAdvertise())
-	}
-}
-
-// Voters returns the voters of Raft's configuration as far as this member knows.
-func (m *Member) Voters() []uint64 { return m.replica.Status().Conf.GetVoters() }
+func (r *Removals) voters() []uint64 { return r.group.Status().Conf.GetVoters() }

@@ -19,7 +19,7 @@ func TestRemoval_RemovedMemberIsNotDialled(t *testing.T) {
 	if err := m.port.PeerError(removed); !errors.Is(err, transport.ErrUnknownPeer) {
 		t.Errorf("dialled after it has connected: %v", err)
 	}
-	m.dial(removed, "127.0.0.1:2")
+	m.connections.dial(removed, "127.0.0.1:2")
 	if err := m.port.PeerError(removed); !errors.Is(err, transport.ErrUnknownPeer) {
 		t.Errorf("dialled after gossip has shown it: %v", err)
 	}
@@ -32,7 +32,7 @@ func TestRemoval_LastVoter(t *testing.T) {
 	if err := m.replica.Read(t.Context(), func(Machine) {}); err != nil { // it leads then
 		t.Fatal(err)
 	}
-	if err := m.CheckLeave(); !errors.Is(err, ErrLastVoter) {
+	if err := m.Removals().CheckLeave(); !errors.Is(err, ErrLastVoter) {
 		t.Errorf("CheckLeave: %v", err)
 	}
 }

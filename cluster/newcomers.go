@@ -2,16 +2,18 @@ package cluster
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
-	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/cluster/identity"
+	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -22,36 +24,51 @@ const (
 	maxMembersSent = 200
 )
 
-// admitNewcomer answers a process that asks for its admission, and has proved the key.
-func (m *Member) admitNewcomer(sender *wire.GossipMeta, ephemeral bool) *wire.FormReply {
-	reply := &wire.FormReply{Member: m.identity.Member, Candidate: m.meta()}
-	if !m.admitting.TryLock() {
+// newcomers admits processes as members, one at a time.
+type newcomers struct {
+	identity *identity.Identity
+	meta     func() *wire.GossipMeta // of this member
+	group    group
+	roster   *roster.Roster
+	// awaitMembership blocks until the condition holds after a membership change, or ctx is done.
+	awaitMembership func(ctx context.Context, met func() bool) error
+	commands        Commands
+	log             *slog.Logger
+	lifetime        context.Context
+
+	admitting sync.Mutex // held while one is admitted
+}
+
+// admit answers a process that asks for its admission, and has proved the key.
+func (n *newcomers) admit(sender *wire.GossipMeta, ephemeral bool) *wire.FormReply {
+	reply := &wire.FormReply{Member: n.identity.Member, Candidate: n.meta()}
+	if !n.admitting.TryLock() {
 		reply.Refusal = "it admits another member: ask again"
 		return reply
 	}
-	defer m.admitting.Unlock()
-	ctx, cancel := context.WithTimeout(m.lifetime, admitTimeout)
+	defer n.admitting.Unlock()
+	ctx, cancel := context.WithTimeout(n.lifetime, admitTimeout)
 	defer cancel()
-	index, err := m.admitMember(ctx, sender, ephemeral)
+	index, err := n.admitMember(ctx, sender, ephemeral)
 	if err != nil {
 		reply.Refusal = err.Error()
 		return reply
 	}
 	// Its connections are refused until it is in the configuration.
-	_ = m.awaitRemoval(ctx, func() bool { return m.isMember(sender.GetMember()) })
+	_ = n.awaitMembership(ctx, func() bool { return n.roster.Snapshot().Has(sender.GetMember()) })
 	reply.Admission = &wire.Admission{
-		Cluster: m.identity.Get().GetCluster(), Members: m.membersOf(m.replica.Status().Conf), Endorsements: m.identity.Endorse(sender.GetKey(), index),
+		Cluster: n.identity.Get().GetCluster(), Members: membersOf(n.group.Status().Conf, n.meta(), n.roster.Snapshot()), Endorsements: n.identity.Endorse(sender.GetKey(), index),
 	}
 	return reply
 }
 
 // admitMember submits the admission, and returns its index in the log.
-func (m *Member) admitMember(ctx context.Context, sender *wire.GossipMeta, ephemeral bool) (index uint64, err error) {
-	s := m.replica.Status()
-	if m.identity.Cluster().IsZero() || s == nil || !s.Registered {
+func (n *newcomers) admitMember(ctx context.Context, sender *wire.GossipMeta, ephemeral bool) (index uint64, err error) {
+	s := n.group.Status()
+	if n.identity.Cluster().IsZero() || s == nil || !s.Registered {
 		return 0, errors.New("it belongs to no group yet, or has just started")
 	}
-	reply, err := m.replica.Execute(ctx, m.cfg.Commands.AdmitMember(&wire.AdmitMember{
+	reply, err := n.group.Execute(ctx, n.commands.AdmitMember(&wire.AdmitMember{
 		Member: sender.GetMember(), Key: sender.GetKey(), Name: sender.GetName(), Advertise: sender.GetAdvertise(), Ephemeral: ephemeral,
 	}))
 	switch {
@@ -64,37 +81,21 @@ func (m *Member) admitMember(ctx context.Context, sender *wire.GossipMeta, ephem
 	case reply.GetCode() != wire.Code_OK:
 		return 0, errors.New(reply.GetDetail())
 	}
-	m.log.Info("member admitted", "member", wire.MemberID(sender.GetMember()), "name", sender.GetName(), "addr", sender.GetAdvertise())
+	n.log.Info("member admitted", "member", wire.MemberID(sender.GetMember()), "name", sender.GetName(), "addr", sender.GetAdvertise())
 	return reply.GetIndex(), nil
 }
 
-// membersOf returns the members of a configuration with their latest known addresses.
-func (m *Member) membersOf(conf *raftpb.ConfState) (members []*wire.Founder) {
+// membersOf returns the members of a configuration with their latest known addresses: self, and those that the roster
+// shows.
+func membersOf(conf *raftpb.ConfState, self *wire.GossipMeta, seen *roster.Snapshot) (members []*wire.Founder) {
 	ids := core.MembersOf(conf)
-	members = append(members, wire.FounderOf(m.meta()))
-	for _, p := range m.roster.Snapshot().Peers {
-		if p.GetMember() != m.identity.Member && slices.Contains(ids, p.GetMember()) && len(members) < maxMembersSent {
+	members = append(members, wire.FounderOf(self))
+	for _, p := range seen.Peers {
+		if p.GetMember() != self.GetMember() && slices.Contains(ids, p.GetMember()) && len(members) < maxMembersSent {
 			members = append(members, &wire.Founder{
 				Member: p.GetMember(), Name: p.GetName(), Advertise: p.GetAdvertise(), Key: p.GetKey(),
 			})
 		}
 	}
 	return members
-}
-
-// noteMembers records the keys of members that joined, and the addresses of those of which
-// none is known.
-func (m *Member) noteMembers(records []fact.MemberRecord) {
-	known := m.roster.Snapshot().Peers
-	for _, r := range records {
-		i := slices.IndexFunc(known, func(p *wire.Peer) bool { return p.GetMember() == r.ID })
-		if r.ID == m.identity.Member || len(r.Key) != ed25519.PublicKeySize || i >= 0 && len(known[i].GetKey()) > 0 {
-			continue
-		}
-		f := &wire.Founder{Member: r.ID, Name: r.Name, Advertise: r.Advertise, Key: r.Key}
-		if i >= 0 {
-			f.Name, f.Advertise = known[i].GetName(), known[i].GetAdvertise()
-		}
-		m.roster.SetFounder(f)
-	}
 }

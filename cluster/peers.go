@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
-
-	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/forming"
 	"github.com/conclave-go/conclave/cluster/gossip"
+	"github.com/conclave-go/conclave/cluster/provisional"
 	"github.com/conclave-go/conclave/cluster/transport"
-	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -22,6 +19,7 @@ import (
 // events to the roster. rejoin.go joins the addresses at which members are missing.
 
 func (m *Member) openPort() error {
+	admits := &admission{roster: m.roster, verify: m.cfg.VerifyPeer, acknowledged: m.replica.Admit}
 	port, err := transport.New(transport.Config{
 		Identity: transport.Identity{
 			Group:       m.cfg.Group,
@@ -43,17 +41,17 @@ func (m *Member) openPort() error {
 		Insecure:     m.cfg.Insecure,
 		Handler:      m,
 		Logger:       m.log,
-		Member:       m.isMember,
-		Removed:      m.isRemoved,
-		Admit:        m.admit,
-		OnRefused:    m.refusedBy,
+		Member:       m.IsMember,
+		Removed:      func(id uint64) bool { return m.removals.isRemoved(id) },
+		Admit:        admits.admit,
+		OnRefused:    func(member uint64, r *transport.RefusedError) { m.removals.refusedBy(member, r) },
 		Boots:        m.roster.Boots(),
 		BootChanged:  m.roster.BootChanged,
 		Registered:   m.registeredProcess,
 		Reconnected:  m.reconnected,
-		Moved:        m.moved,
+		Moved:        func(member uint64, advertise, name string) { m.connections.moved(member, advertise, name) },
 		Durable:      m.replica.Durable,
-		Endorsed:     m.endorsed,
+		Endorsed:     func(p transport.Peer, chain []*wire.Endorsement) { m.membership.endorsed(p, chain) },
 		Endorsements: func() []*wire.Endorsement { return m.identity.Get().GetEndorsements() },
 		Timing:       m.seams.timing(),
 
@@ -64,36 +62,49 @@ func (m *Member) openPort() error {
 		return err
 	}
 	m.port = port
+	m.assemble()
 	m.former = forming.New(m.formingConfig())
 	port.Start()
 	return nil
+}
+
+// assemble makes the parts of the member that use the port, before the first connection of which they are notified.
+func (m *Member) assemble() {
+	m.connections = &connections{
+		self: m.identity.Member, heartbeat: m.cfg.Heartbeat, roster: m.roster, port: m.port, log: m.log, lifetime: m.lifetime,
+	}
+	m.removals = newRemovals(removalsConfig{
+		self: m.identity.Member, election: m.cfg.Election, heartbeat: m.cfg.Heartbeat, group: m.replica, roster: m.roster,
+		peerError: m.port.PeerError, commands: m.cfg.Commands,
+		mark:    func() error { return m.identity.Save(func(r *wire.Identity) { r.Removed = true }) },
+		routine: m.routine, fail: m.fail, done: m.done, stopped: m.stopped,
+	})
+	m.membership = &membership{provisional: provisional.New(m.identity.Member), membershipConfig: membershipConfig{
+		identity: m.identity, meta: m.meta, roster: m.roster, connections: m.connections, removals: m.removals, send: m.port.Send,
+		status: m.replica.Status, forget: m.replica.Forget, queue: m.replica.Queue(), routine: m.routine, log: m.log,
+	}}
+	m.newcomers = &newcomers{
+		identity: m.identity, meta: m.meta, group: m.replica, roster: m.roster, awaitMembership: m.removals.await,
+		commands: m.cfg.Commands, log: m.log, lifetime: m.lifetime,
+	}
 }
 
 func (m *Member) formingConfig() forming.Config {
 	return forming.Config{
 		Expect: m.cfg.Expect, Voters: m.cfg.Voters, Join: m.cfg.Join, Ephemeral: m.cfg.Dir == "", Level: m.seams.level(),
 		FirstState: m.cfg.FirstState, Identity: m.identity, Log: m.raftLog, Roster: m.roster, Logger: m.log, Port: m.port,
-		Meta: m.meta, Admit: m.admitNewcomer, Routine: m.routine, Lifetime: m.lifetime, Stopped: m.stopped,
+		Meta: m.meta, Admit: m.newcomers.admit, Routine: m.routine, Lifetime: m.lifetime, Stopped: m.stopped,
 	}
 }
 
 // Form implements transport.Handler: it answers a process on a FORM connection.
 func (m *Member) Form(r *wire.FormRequest) *wire.FormReply { return m.former.Answer(r) }
 
-// moved implements transport.Config.Moved.
-func (m *Member) moved(member uint64, advertise, name string) {
-	if m.roster.Moved(member, name, advertise) {
-		m.log.Info("member has another address", "member", wire.MemberID(member), "name", name, "addr", advertise)
-		m.dial(member, advertise)
-	}
-}
-
 func (m *Member) reconnected(member uint64) {
-	m.refusals.remove(member)
-	m.removal.changed.Set() // for AwaitLeave
+	m.removals.reconnected(member)
 	m.replica.Post(func(c *core.Core) {
 		c.Reconnected(member)
-		m.sendMembership(member)
+		m.membership.sendMembership(member)
 	})
 }
 
@@ -141,7 +152,7 @@ func (m *Member) awaitOwnAddress(ctx context.Context) error {
 }
 
 func (m *Member) openGossip() (err error) {
-	m.gossip, err = gossip.New(m.port.Gossip(), m.meta(), m.log, m.seams.pace(), gossip.Events{Alive: m.processAlive, Dead: m.roster.ProcessDead})
+	m.gossip, err = gossip.New(m.port.Gossip(), m.meta(), m.log, m.seams.pace(), gossip.Events{Alive: m.connections.processAlive, Dead: m.roster.ProcessDead})
 	if err == nil {
 		rejoin := &rejoining{
 			roster: m.roster, advertise: m.cfg.Advertise, addresses: m.cfg.Join, gossip: m.gossip, resolves: m.port.Resolves,
@@ -169,29 +180,11 @@ func (m *Member) meta() *wire.GossipMeta {
 	}
 }
 
-// processAlive notes a process that gossip shows alive, and connects to it if it is a member's.
-func (m *Member) processAlive(process string, meta *wire.GossipMeta) {
-	if m.roster.ProcessAlive(process, meta) {
-		m.dial(meta.GetMember(), meta.GetAdvertise())
-	}
-}
-
-// dial makes the transport maintain a connection to a member. The check afterwards is
-// for a member that was removed between the caller's check and SetPeer.
-func (m *Member) dial(id uint64, addr string) {
-	m.port.SetPeer(id, addr)
-	if !m.isMember(id) {
-		m.port.RemovePeer(id)
-	}
-}
-
 // PeerConnected implements transport.Handler.
 func (m *Member) PeerConnected(member uint64, advertise, name string) {
 	incarnation, _ := m.port.Connected(member)
 	m.replica.Connected(core.Process{Member: member, Boot: m.roster.Boots()[member], Incarnation: incarnation})
-	if m.roster.Connected(member, name, advertise) {
-		m.dial(member, advertise)
-	}
+	m.connections.connected(member, advertise, name)
 }
 
 // PeerLost implements transport.Handler.
@@ -200,27 +193,5 @@ func (m *Member) PeerLost(member uint64) {
 	m.replica.PeerLost(member)
 }
 
-func (m *Member) isMember(id uint64) bool { return m.roster.Snapshot().Has(id) }
-
-// setMembership sets the roster's members to those in conf, and dials them.
-func (m *Member) setMembership(conf *raftpb.ConfState) {
-	m.noteMembers(m.core.Machine().Members())
-	m.roster.SetMembership(m.withProvisional(conf))
-	if len(conf.GetVoters()) > 0 {
-		m.forgetFormer()
-	}
-	roster := m.roster.Snapshot()
-	for _, p := range roster.Peers {
-		if p.GetMember() != m.identity.Member && roster.Has(p.GetMember()) {
-			m.port.SetPeer(p.GetMember(), p.GetAdvertise())
-		}
-	}
-}
-
-// forgetFormer forgets the processes that belong to the group no more, or only seemed to.
-func (m *Member) forgetFormer() {
-	roster, admitted := m.roster.Snapshot(), m.core.Machine().Members()
-	m.roster.Retain(func(id uint64) bool {
-		return roster.Has(id) || slices.ContainsFunc(admitted, func(r fact.MemberRecord) bool { return r.ID == id })
-	})
-}
+// IsMember reports whether a member is in Raft's configuration as far as this member knows.
+func (m *Member) IsMember(id uint64) bool { return m.roster.Snapshot().Has(id) }

@@ -16,20 +16,20 @@ import (
 )
 
 // The members that this one accepts although its log does not show them yet (cluster/provisional). All of this runs on
-// the loop's goroutine, but for endorsed.
+// the loop's goroutine, but for endorsed and what it asks.
 
 // logOf returns what this member's log shows, with that configuration.
-func (m *Member) logOf(conf *raftpb.ConfState) provisional.Log {
+func (m *membership) logOf(conf *raftpb.ConfState) provisional.Log {
 	return provisional.Log{Applied: m.core.Status().Applied, Conf: conf, Removed: m.core.Machine().Removed()}
 }
 
 // withProvisional returns a configuration with the members that are accepted besides.
-func (m *Member) withProvisional(conf *raftpb.ConfState) *raftpb.ConfState {
+func (m *membership) withProvisional(conf *raftpb.ConfState) *raftpb.ConfState {
 	return m.provisional.With(m.logOf(conf), m.named(conf))
 }
 
 // named returns, while there is no configuration, the members that the admission of this one named.
-func (m *Member) named(conf *raftpb.ConfState) (named []uint64) {
+func (m *membership) named(conf *raftpb.ConfState) (named []uint64) {
 	if len(conf.GetVoters()) == 0 {
 		for _, p := range m.roster.Snapshot().Peers {
 			named = append(named, p.GetMember())
@@ -39,22 +39,22 @@ func (m *Member) named(conf *raftpb.ConfState) (named []uint64) {
 }
 
 // sendMembership vouches to a peer for the members that this one has applied.
-func (m *Member) sendMembership(peer uint64) {
+func (m *membership) sendMembership(peer uint64) {
 	s := m.core.Status()
 	if len(s.Membership.GetVoters()) == 0 {
 		return
 	}
 	body := &wire.Membership{Index: s.Applied}
-	for _, f := range m.membersOf(s.Membership) {
+	for _, f := range membersOf(s.Membership, m.meta(), m.roster.Snapshot()) {
 		body.Members = append(body.Members, &wire.VouchedMember{
 			Member: f.GetMember(), Key: f.GetKey(), Name: f.GetName(), Advertise: f.GetAdvertise(),
 		})
 	}
-	m.port.Send(peer, &wire.Frame{Body: &wire.Frame_Membership{Membership: body}})
+	m.send(peer, &wire.Frame{Body: &wire.Frame_Membership{Membership: body}})
 }
 
 // receiveMembership accepts the members for which a peer vouches.
-func (m *Member) receiveMembership(from uint64, body *wire.Membership) {
+func (m *membership) receiveMembership(from uint64, body *wire.Membership) {
 	m.expireProvisional()
 	conf := m.core.Status().Membership
 	added := m.provisional.Vouched(m.logOf(conf), m.named(conf), from, body)
@@ -65,15 +65,15 @@ func (m *Member) receiveMembership(from uint64, body *wire.Membership) {
 		}
 	}
 	if len(added) > 0 {
-		m.setMembership(conf)
+		m.set(conf)
 	}
 }
 
 // endorsed implements transport.Config.Endorsed: a peer that is no member as far as this member
 // knows has presented endorsements. If they are valid, or this member's log has its admission
 // and not its membership yet, its next connection is accepted.
-func (m *Member) endorsed(p transport.Peer, chain []*wire.Endorsement) {
-	s := m.replica.Status()
+func (m *membership) endorsed(p transport.Peer, chain []*wire.Endorsement) {
+	s := m.status()
 	if s == nil || s.Leader != 0 { // the leader vouches
 		return
 	}
@@ -85,43 +85,43 @@ func (m *Member) endorsed(p transport.Peer, chain []*wire.Endorsement) {
 		}
 	}
 	select {
-	case m.replica.Queue() <- func(*core.Core) { m.receiveEndorsed(p, by) }:
+	case m.queue <- func(*core.Core) { m.receiveEndorsed(p, by) }:
 	default: // the peer connects again
 	}
 }
 
 // isKeyOfMember reports whether a key is that of this member, or of one that it knows.
-func (m *Member) isKeyOfMember(key ed25519.PublicKey) bool {
+func (m *membership) isKeyOfMember(key ed25519.PublicKey) bool {
 	id := wire.FingerprintOf(key)
 	if id == m.identity.Member {
 		return bytes.Equal(key, m.identity.Public())
 	}
 	recorded := m.roster.Key(id)
-	return m.isMember(id) && (len(recorded) == 0 || bytes.Equal(key, recorded))
+	return m.roster.Snapshot().Has(id) && (len(recorded) == 0 || bytes.Equal(key, recorded))
 }
 
 // receiveEndorsed accepts a member that others have endorsed.
-func (m *Member) receiveEndorsed(p transport.Peer, by []uint64) {
+func (m *membership) receiveEndorsed(p transport.Peer, by []uint64) {
 	m.expireProvisional()
 	conf := m.core.Status().Membership
 	v := &wire.VouchedMember{Member: p.Member, Key: p.Key, Name: p.Name, Advertise: p.Advertise}
 	if m.provisional.Endorsed(m.logOf(conf), v, by) {
 		m.noteProvisional(v)
 		m.log.Info("members that this member knows have endorsed a member", "member", wire.MemberID(p.Member), "name", p.Name, "addr", p.Advertise)
-		m.setMembership(conf)
+		m.set(conf)
 	}
 }
 
-func (m *Member) noteProvisional(v *wire.VouchedMember) {
+func (m *membership) noteProvisional(v *wire.VouchedMember) {
 	m.noteMembers([]fact.MemberRecord{{ID: v.GetMember(), Name: v.GetName(), Advertise: v.GetAdvertise(), Key: v.GetKey()}})
 }
 
 // expireProvisional drops the members that are not accepted any more. It runs in each tick.
-func (m *Member) expireProvisional() {
+func (m *membership) expireProvisional() {
 	if m.provisional.IsEmpty() {
 		return
 	}
 	if conf := m.core.Status().Membership; m.provisional.Expire(m.logOf(conf)) {
-		m.membershipChanged(conf)
+		m.change(conf)
 	}
 }

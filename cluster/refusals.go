@@ -63,17 +63,17 @@ func (r *refusals) stops(self uint64, voters []uint64, member uint64, refused *t
 }
 
 // refusedBy runs when a peer that has proved to be a member refuses this one.
-func (m *Member) refusedBy(member uint64, refused *transport.RefusedError) {
-	s := m.replica.Status()
+func (r *Removals) refusedBy(member uint64, refused *transport.RefusedError) {
+	s := r.group.Status()
 	var voters []uint64 // none that it knows of
 	if s != nil {
 		voters = s.Conf.GetVoters()
 	}
-	if err := m.refusals.stops(m.identity.Member, voters, member, refused); err != nil {
-		m.fail(err)
+	if err := r.refusals.stops(r.self, voters, member, refused); err != nil {
+		r.fail(err)
 	}
 	if refused.Reason == transport.ReasonRemoved {
-		m.considerRemoval(m.replica.Status())
+		r.consider(r.group.Status())
 	}
 }
 

@@ -27,6 +27,9 @@ func (m *Member) replicaConfig() replica.Config {
 	}
 }
 
+// Removals returns this member's part in removals. It is the same one for as long as the member lives.
+func (m *Member) Removals() *Removals { return m.removals }
+
 // Replica returns this member's replica of the group. It is the same one for as long as the member lives.
 func (m *Member) Replica() *replica.Replica { return m.replica }
 
@@ -36,15 +39,14 @@ func (m *Member) startReplica() (err error) {
 		return err
 	}
 	m.clients = clients.New(m.clientsConfig())
-	m.roles = roles{
-		self: Peer{ID: m.identity.Member, Name: m.cfg.Name, Addr: m.cfg.Advertise}, log: m.log, changed: m.cfg.RoleChanged, redundancyChanged: m.cfg.RedundancyChanged,
-		last: m.core.Status().Membership,
-	}
-	m.setMembership(m.roles.last)
+	m.membership.begin(m.core, roles{
+		self: Peer{ID: m.identity.Member, Name: m.cfg.Name, Addr: m.cfg.Advertise}, log: m.log,
+		changed: m.cfg.RoleChanged, redundancyChanged: m.cfg.RedundancyChanged,
+	})
 	m.replica.Start(m.port, m.clients)
 	detector := &failureDetector{
 		self: m.identity.Member, election: m.cfg.Election, group: m.replica, leadership: m.replica.Leadership, roster: m.roster,
-		connected: m.port.Connected, command: m.cfg.Commands.ReportLiveness, log: m.log, lifetime: m.lifetime,
+		connected: m.port.Connected, commands: m.cfg.Commands, log: m.log, lifetime: m.lifetime,
 	}
 	m.routine("failure detector", detector.run)
 	m.routine("database size", m.watchSize)
@@ -64,20 +66,17 @@ type host struct{ *Member }
 var _ replica.Host = host{}
 
 // Ticked implements replica.Host.
-func (h host) Ticked() {
-	h.roles.noteRedundancy(h.core.Status().Membership, h.roster.Snapshot())
-	h.expireProvisional()
-}
+func (h host) Ticked() { h.membership.tick() }
 
 // Published implements replica.Host.
 func (h host) Published(s *replica.Status) {
 	if core.Includes(s.Removed, h.identity.Member) {
-		h.considerRemoval(s)
+		h.removals.consider(s)
 	}
 }
 
 // MembershipChanged implements replica.Host.
-func (h host) MembershipChanged(conf *raftpb.ConfState) { h.membershipChanged(conf) }
+func (h host) MembershipChanged(conf *raftpb.ConfState) { h.membership.change(conf) }
 
 // ListsChanged implements replica.Host.
 func (h host) ListsChanged(applied uint64) {
@@ -101,7 +100,7 @@ func (m *Member) listsChanged() {
 // Frame implements transport.Handler; it runs on the peer's reader.
 func (m *Member) Frame(from uint64, f *wire.Frame) {
 	if body := f.GetMembership(); body != nil {
-		m.replica.Enqueue(func(*core.Core) { m.receiveMembership(from, body) }, replica.IsLarge(f))
+		m.replica.Enqueue(func(*core.Core) { m.membership.receiveMembership(from, body) }, replica.IsLarge(f))
 		return
 	}
 	m.replica.Frame(from, f)

@@ -133,6 +133,9 @@ func redundancy(conf *raftpb.ConfState, alive func(id uint64) bool) int {
 	return least
 }
 
+// Voters returns the voters of Raft's configuration as far as this member knows.
+func (m *Member) Voters() []uint64 { return m.replica.Status().Conf.GetVoters() }
+
 // HasQuorum reports whether a majority of the voters is up, this member included, as far
 // as is known here. It never blocks.
 func (m *Member) HasQuorum() bool {

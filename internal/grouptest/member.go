@@ -67,7 +67,7 @@ func (g *Group) CloseSessionAsOwner(i int, id conclave.SessionID) error {
 func (g *Group) RequestRemoval(i int) {
 	g.T.Helper()
 	m := g.Member(i)
-	err := m.RequestRemoval(Within(g.T, time.Minute))
+	err := m.Removals().RequestRemoval(Within(g.T, time.Minute))
 	if err != nil && m.Err() == nil {
 		g.T.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (g *Group) RequestRemoval(i int) {
 // have no quorum: nothing signals that a connection has broken.
 func (g *Group) AwaitLeaveRefused(i int) {
 	m := g.Member(i)
-	if !g.poll(g.patience, func() bool { return m.CheckLeave() != nil }) {
+	if !g.poll(g.patience, func() bool { return m.Removals().CheckLeave() != nil }) {
 		g.T.Fatalf("member %d may still leave", i)
 	}
 }

@@ -202,7 +202,7 @@ func TestLeave_AllVotersAtOnce(t *testing.T) {
 		g.wantGrant()
 		for _, i := range g.Running() {
 			for _, v := range voters {
-				grouptest.Must(g.T, g.Member(i).AwaitRemoval(grouptest.Within(g.T, time.Minute), uint64(ids[v])))
+				grouptest.Must(g.T, g.Member(i).Removals().AwaitRemoval(grouptest.Within(g.T, time.Minute), uint64(ids[v])))
 			}
 		}
 		for _, i := range voters {
