@@ -21,7 +21,7 @@ func TestAdmit_RecordedKey(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	check := func(log *raftlog.Log, r *roster.Roster) {
 		t.Helper()
-		m := &admission{roster: r, acknowledged: replica.New(replica.Config{Log: log}).Admit}
+		m := &admission{roster: r, acknowledged: replica.New(replica.Config{Log: log}).Acknowledged.Admit}
 		for _, test := range []struct {
 			member uint64
 			key    ed25519.PublicKey

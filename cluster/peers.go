@@ -19,7 +19,7 @@ import (
 // events to the roster. rejoin.go joins the addresses at which members are missing.
 
 func (m *Member) openPort() error {
-	admits := &admission{roster: m.roster, verify: m.cfg.VerifyPeer, acknowledged: m.replica.Admit}
+	admits := &admission{roster: m.roster, verify: m.cfg.VerifyPeer, acknowledged: m.replica.Acknowledged.Admit}
 	port, err := transport.New(transport.Config{
 		Identity: transport.Identity{
 			Group:       m.cfg.Group,
@@ -50,7 +50,7 @@ func (m *Member) openPort() error {
 		Registered:   m.registeredProcess,
 		Reconnected:  m.reconnected,
 		Moved:        func(member uint64, advertise, name string) { m.connections.moved(member, advertise, name) },
-		Durable:      m.replica.Durable,
+		Durable:      m.replica.Acknowledged.Durable,
 		Endorsed:     func(p transport.Peer, chain []*wire.Endorsement) { m.membership.endorsed(p, chain) },
 		Endorsements: func() []*wire.Endorsement { return m.identity.Get().GetEndorsements() },
 		Timing:       m.seams.timing(),
@@ -81,7 +81,7 @@ func (m *Member) assemble() {
 	})
 	m.membership = &membership{provisional: provisional.New(m.identity.Member), membershipConfig: membershipConfig{
 		identity: m.identity, meta: m.meta, roster: m.roster, connections: m.connections, removals: m.removals, send: m.port.Send,
-		status: m.replica.Status, forget: m.replica.Forget, queue: m.replica.Queue(), routine: m.routine, log: m.log,
+		status: m.replica.Status, forget: m.replica.Acknowledged.Forget, queue: m.replica.Queue(), routine: m.routine, log: m.log,
 	}}
 	m.newcomers = &newcomers{
 		identity: m.identity, meta: m.meta, group: m.replica, roster: m.roster, awaitMembership: m.removals.await,
@@ -183,7 +183,7 @@ func (m *Member) meta() *wire.GossipMeta {
 // PeerConnected implements transport.Handler.
 func (m *Member) PeerConnected(member uint64, advertise, name string) {
 	incarnation, _ := m.port.Connected(member)
-	m.replica.Connected(core.Process{Member: member, Boot: m.roster.Boots()[member], Incarnation: incarnation})
+	m.replica.Acknowledged.Connected(core.Process{Member: member, Boot: m.roster.Boots()[member], Incarnation: incarnation})
 	m.connections.connected(member, advertise, name)
 }
 

@@ -2,24 +2,28 @@ package replica
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
 )
 
-// acknowledged is what this member knows of the entries that the others have
-// acknowledged, and the processes that acknowledge them.
-type acknowledged struct {
+// Acknowledged is what this member knows of the entries that the members have acknowledged, itself included, and the
+// processes that acknowledge them. It may be used on any goroutine.
+type Acknowledged struct {
+	durable atomic.Pointer[core.Position] // on this member's disk, which the hello reports
+
 	mu        sync.Mutex
 	known     core.Acknowledged       // guarded by mu
 	processes map[uint64]core.Process // guarded by mu; with the present inbound connections
 }
 
 // load continues with what an earlier process has recorded.
-func (a *acknowledged) load(peers []*wire.Peer) {
+func (a *Acknowledged) load(peers []*wire.Peer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.processes = make(map[uint64]core.Process)
@@ -28,20 +32,21 @@ func (a *acknowledged) load(peers []*wire.Peer) {
 	}
 }
 
-func (a *acknowledged) connected(p core.Process) {
+// Connected takes the process at the other end of a connection that has just been accepted.
+func (a *Acknowledged) Connected(p core.Process) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.processes[p.Member] = p
 }
 
-func (a *acknowledged) process(member uint64) core.Process {
+func (a *Acknowledged) process(member uint64) core.Process {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.processes[member]
 }
 
 // learn records what an admissible message from a process acknowledges.
-func (a *acknowledged) learn(c *core.Core, from core.Process, message *raftpb.Message) {
+func (a *Acknowledged) learn(c *core.Core, from core.Process, message *raftpb.Message) {
 	if p, ok := c.Acknowledges(message); ok && from.Member != 0 {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -50,7 +55,7 @@ func (a *acknowledged) learn(c *core.Core, from core.Process, message *raftpb.Me
 }
 
 // applied records that a process has applied the entries up to index.
-func (a *acknowledged) applied(from core.Process, index uint64) {
+func (a *Acknowledged) applied(from core.Process, index uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if from.Member != 0 {
@@ -58,28 +63,29 @@ func (a *acknowledged) applied(from core.Process, index uint64) {
 	}
 }
 
-func (a *acknowledged) commit(p core.Position) {
+func (a *Acknowledged) commit(p core.Position) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.known.Commit(p)
 }
 
-func (a *acknowledged) unsaved(save func(member uint64, p core.Position)) {
+func (a *Acknowledged) unsaved(save func(member uint64, p core.Position)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.known.Unsaved(save)
 }
 
-func (a *acknowledged) forget(member uint64) {
+// Forget forgets a member that was removed.
+func (a *Acknowledged) Forget(member uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.known.Forget(member)
 	delete(a.processes, member)
 }
 
-// admit refuses a process that has forgotten entries which its member acknowledged. It
-// could help to elect a leader that has forgotten them too.
-func (a *acknowledged) admit(p transport.Peer) error {
+// Admit refuses a process that has forgotten entries which its member acknowledged: the error is a
+// [transport.RefusedError]. The process could help to elect a leader that has forgotten them too.
+func (a *Acknowledged) Admit(p transport.Peer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	process := core.Process{Member: p.Member, Boot: p.Boot, Incarnation: p.Incarnation}
@@ -89,40 +95,31 @@ func (a *acknowledged) admit(p transport.Peer) error {
 	return nil
 }
 
-// Connected takes the process at the other end of a connection that has just been accepted.
-func (r *Replica) Connected(p core.Process) { r.acknowledged.connected(p) }
-
-// Forget forgets a member that was removed.
-func (r *Replica) Forget(member uint64) { r.acknowledged.forget(member) }
-
-// Admit refuses a process that has forgotten entries which its member acknowledged: the error is a
-// [transport.RefusedError].
-func (r *Replica) Admit(p transport.Peer) error { return r.acknowledged.admit(p) }
-
 // Durable returns how far the log is on the disk. What this member acknowledges is durable before,
 // so a hello made afterwards never reports less.
-func (r *Replica) Durable() (term, index uint64) {
-	p := r.durable.Load()
+func (a *Acknowledged) Durable() (term, index uint64) {
+	p := a.durable.Load()
 	return p.Term, p.Index
 }
 
-// noteProgress records how far this member's disk has come, and the commit index of a
+// noteDurable is for the time before the loop runs.
+func (a *Acknowledged) noteDurable(log *raftlog.Log) {
+	p := new(core.Position)
+	p.Term, p.Index = log.Durable()
+	a.durable.Store(p)
+}
+
+// progressed records how far this member's disk has come, and the commit index of a
 // leader. It runs on the loop's goroutine before the messages that depend on it are sent.
-func (r *Replica) noteProgress() {
-	if p := r.core.Durable(); p != *r.durable.Load() {
-		r.durable.Store(&p)
+func (a *Acknowledged) progressed(c *core.Core) {
+	if p := c.Durable(); p != *a.durable.Load() {
+		a.durable.Store(&p)
 	}
-	if s := r.core.Status(); s.Leads {
-		r.acknowledged.commit(core.Position{Term: s.Term, Index: s.Commit})
+	if s := c.Status(); s.Leads {
+		a.commit(core.Position{Term: s.Term, Index: s.Commit})
 	}
 }
 
 // acknowledgedTicks is after how many ticks changed acknowledgments are recorded on disk. A
 // crash of this member loses the latest ones, of which only other peers then know.
 const acknowledgedTicks = 10
-
-func (r *Replica) saveAcknowledged() {
-	if r.ticks++; r.ticks%acknowledgedTicks == 0 {
-		r.acknowledged.unsaved(r.cfg.Host.SaveAcknowledged)
-	}
-}

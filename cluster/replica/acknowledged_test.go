@@ -14,7 +14,7 @@ import (
 func TestAcknowledged_IndexOfDigestIsBounded(t *testing.T) {
 	r := start(t, alone())
 	const peer = 7
-	r.acknowledged.connected(core.Process{Member: peer, Boot: 1, Incarnation: wire.ID{1}})
+	r.Acknowledged.Connected(core.Process{Member: peer, Boot: 1, Incarnation: wire.ID{1}})
 	r.Frame(peer, &wire.Frame{Body: &wire.Frame_Digest{Digest: &wire.Digest{Index: 1 << 40}}})
 	committed := make(chan uint64, 1)
 	r.inbound <- func(c *core.Core) { committed <- c.Status().Commit } // after the digest
@@ -25,11 +25,11 @@ func TestAcknowledged_IndexOfDigestIsBounded(t *testing.T) {
 		t.Fatal("the digest is not received")
 	}
 	later := transport.Peer{Member: peer, Boot: 2, Incarnation: wire.ID{2}, DurableTerm: 1, DurableIndex: index}
-	if err := r.acknowledged.admit(later); err != nil {
+	if err := r.Acknowledged.Admit(later); err != nil {
 		t.Errorf("with all that is committed: %v", err)
 	}
 	later.DurableIndex = 0
-	if err := r.acknowledged.admit(later); err == nil {
+	if err := r.Acknowledged.Admit(later); err == nil {
 		t.Error("admitted without what its digest has proved")
 	}
 }

@@ -36,15 +36,17 @@ const (
 	confirmElections = 3
 )
 
-// Backup writes the state of this member's machine at one index. It works on the
-// caller's goroutine, from a view of the database, so nothing waits for w: neither the
-// member nor its shutdown. If a quorum confirms it in time, the state has everything that
-// was acknowledged before the call; otherwise the backup is written nevertheless, and the
-// error is ErrUnconfirmed. ErrBusy: too many reads are pending, and nothing was written. Every
-// other error is an IncompleteError, also one of w that wraps those: w may be a program's own
-// way to write to a group.
-func (r *Replica) Backup(ctx context.Context, w io.Writer) error {
-	err := r.backUp(ctx, w)
+// backups writes backups, each on the goroutine of its caller.
+type backups struct {
+	cfg         *Config
+	status      func() *Status
+	readApplied func(context.Context) (uint64, error) // the applied index by a linearizable read
+	checkpoint  func()                                // has the loop write the applied state soon
+}
+
+// write is Replica.Backup.
+func (b *backups) write(ctx context.Context, w io.Writer) error {
+	err := b.backUp(ctx, w)
 	var incomplete *IncompleteError
 	if err == nil || errors.As(err, &incomplete) || errors.Is(err, ErrUnconfirmed) || errors.Is(err, tickets.ErrBusy) {
 		return err
@@ -52,31 +54,31 @@ func (r *Replica) Backup(ctx context.Context, w io.Writer) error {
 	return &IncompleteError{err}
 }
 
-// backUp is Backup with the bare cause, unless it is one of writing.
-func (r *Replica) backUp(ctx context.Context, w io.Writer) error {
-	level := r.status.Load().Level // of an earlier state than the backup's
-	index, unconfirmed := r.confirmed(ctx)
+// backUp is write with the bare cause, unless it is one of writing.
+func (b *backups) backUp(ctx context.Context, w io.Writer) error {
+	level := b.status().Level // of an earlier state than the backup's
+	index, unconfirmed := b.confirmed(ctx)
 	if unconfirmed != nil && !errors.Is(unconfirmed, ErrUnconfirmed) {
 		return unconfirmed
 	}
 	if unconfirmed != nil {
-		r.log.Warn("backup without the confirmation of a quorum")
-		index = r.status.Load().Applied
+		b.cfg.Logger.Warn("backup without the confirmation of a quorum")
+		index = b.status().Applied
 	}
-	state, err := r.viewFrom(ctx, index)
+	state, err := b.viewFrom(ctx, index)
 	if err != nil {
 		return err
 	}
 	defer state.close()
 	// The disk is closed when no view is open: this one ends with the member, whatever
 	// the caller's writer does.
-	defer context.AfterFunc(r.cfg.Lifetime, state.close)()
-	header, err := r.backupHeader(state.view)
+	defer context.AfterFunc(b.cfg.Lifetime, state.close)()
+	header, err := b.header(state.view)
 	if err != nil {
 		return err
 	}
 	header.FeatureLevel, header.Confirmed = level, unconfirmed == nil
-	if err := r.writeBackup(ctx, w, header, state); err != nil {
+	if err := b.writeState(ctx, w, header, state); err != nil {
 		return &IncompleteError{err}
 	}
 	return unconfirmed
@@ -85,36 +87,32 @@ func (r *Replica) backUp(ctx context.Context, w io.Writer) error {
 // confirmed returns an index up to which everything is applied that was acknowledged
 // before the call. Without a leader it returns ErrUnconfirmed after a while: a slow one
 // is waited for.
-func (r *Replica) confirmed(ctx context.Context) (uint64, error) {
+func (b *backups) confirmed(ctx context.Context) (uint64, error) {
 	for {
-		index, err := r.tryConfirm(ctx)
-		if !errors.Is(err, ErrUnconfirmed) || r.status.Load().Leader == 0 {
+		index, err := b.tryConfirm(ctx)
+		if !errors.Is(err, ErrUnconfirmed) || b.status().Leader == 0 {
 			return index, err
 		}
 	}
 }
 
-func (r *Replica) tryConfirm(ctx context.Context) (uint64, error) {
-	bounded, cancel := context.WithTimeout(ctx, confirmElections*r.cfg.Election)
+func (b *backups) tryConfirm(ctx context.Context) (uint64, error) {
+	bounded, cancel := context.WithTimeout(ctx, confirmElections*b.cfg.Election)
 	defer cancel()
-	applied := make(chan uint64, 1) // a read that was abandoned may still run
-	err := r.Read(bounded, func(Machine) { applied <- r.core.Status().Applied })
-	switch {
-	case err == nil:
-		return <-applied, nil
-	case ctx.Err() == nil && bounded.Err() != nil && r.cfg.Lifetime.Err() == nil:
+	index, err := b.readApplied(bounded)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil && b.cfg.Lifetime.Err() == nil {
 		return 0, ErrUnconfirmed
 	}
-	return 0, err
+	return index, err
 }
 
 // viewFrom returns a view of the state at index or later, which it has written.
-func (r *Replica) viewFrom(ctx context.Context, index uint64) (*backupView, error) {
-	r.checkpoint()
+func (b *backups) viewFrom(ctx context.Context, index uint64) (*backupView, error) {
+	b.checkpoint()
 	for {
-		v, err := r.cfg.Log.View()
+		v, err := b.cfg.Log.View()
 		if err != nil {
-			return nil, r.stoppedBy(err)
+			return nil, b.stoppedBy(err)
 		}
 		if v.Index >= index {
 			return &backupView{view: v}, nil
@@ -128,14 +126,14 @@ func (r *Replica) viewFrom(ctx context.Context, index uint64) (*backupView, erro
 		case <-ctx.Done():
 			retry.Stop()
 			return nil, ctx.Err()
-		case <-r.cfg.Lifetime.Done():
+		case <-b.cfg.Lifetime.Done():
 			retry.Stop()
-			return nil, r.cfg.Stopped()
+			return nil, b.cfg.Stopped()
 		}
 	}
 }
 
-func (r *Replica) writeBackup(ctx context.Context, to io.Writer, header *wire.BackupHeader, state *backupView) error {
+func (b *backups) writeState(ctx context.Context, to io.Writer, header *wire.BackupHeader, state *backupView) error {
 	w, err := backup.NewWriter(to, header)
 	if err != nil {
 		return err
@@ -148,7 +146,7 @@ func (r *Replica) writeBackup(ctx context.Context, to io.Writer, header *wire.Ba
 		pairs, err := state.page(after)
 		switch {
 		case err != nil:
-			return r.stoppedBy(fmt.Errorf("read the state: %w", err))
+			return b.stoppedBy(fmt.Errorf("read the state: %w", err))
 		case len(pairs) == 0:
 			return w.End()
 		}
@@ -159,13 +157,21 @@ func (r *Replica) writeBackup(ctx context.Context, to io.Writer, header *wire.Ba
 	}
 }
 
-func (r *Replica) backupHeader(v *raftlog.View) (*wire.BackupHeader, error) {
-	cluster := r.cfg.Cluster()
+func (b *backups) header(v *raftlog.View) (*wire.BackupHeader, error) {
+	cluster := b.cfg.Cluster()
 	conf, err := proto.Marshal(v.ConfState)
 	return &wire.BackupHeader{
-		Group: r.cfg.Group, Cluster: cluster[:], Member: r.cfg.Member,
+		Group: b.cfg.Group, Cluster: cluster[:], Member: b.cfg.Member,
 		Index: v.Index, Term: v.Term, Digest: v.Digest, ConfState: conf,
 	}, err
+}
+
+// stoppedBy returns why an operation on the disk failed.
+func (b *backups) stoppedBy(err error) error {
+	if b.cfg.Lifetime.Err() != nil {
+		return b.cfg.Stopped()
+	}
+	return err
 }
 
 // backupView is a view that one goroutine reads and another one may close.

@@ -9,20 +9,20 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-func (r *Replica) coreConfig(machine Machine) core.Config {
+func (c *Config) core(machine Machine) core.Config {
 	return core.Config{
-		ID:            r.cfg.Member,
-		Incarnation:   r.cfg.Incarnation,
-		Log:           r.cfg.Log,
+		ID:            c.Member,
+		Incarnation:   c.Incarnation,
+		Log:           c.Log,
 		Machine:       machine,
-		Tick:          r.cfg.Heartbeat,
-		ElectionTicks: int(r.cfg.Election / r.cfg.Heartbeat),
-		Rand:          newRand(r.cfg.Incarnation),
-		Logger:        r.log,
-		Keep:          cmp.Or(r.cfg.KeepEntries, KeepEntries),
+		Tick:          c.Heartbeat,
+		ElectionTicks: int(c.Election / c.Heartbeat),
+		Rand:          newRand(c.Incarnation),
+		Logger:        c.Logger,
+		Keep:          cmp.Or(c.KeepEntries, KeepEntries),
 		KeepBytes:     keepBytes,
-		MaxCalls:      r.cfg.MaxCalls,
-		MaxCallBytes:  r.cfg.MaxCallBytes,
+		MaxCalls:      c.MaxCalls,
+		MaxCallBytes:  c.MaxCallBytes,
 	}
 }
 

@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"google.golang.org/protobuf/proto"
 
@@ -22,7 +23,7 @@ const DivergenceRecord = "divergence"
 
 // recordDivergence records the divergence that the member has stopped for, if it has.
 // After a crash before the record is written, the next process compares again.
-func (r *Replica) recordDivergence(cause error) {
+func recordDivergence(to *raftlog.Log, logger *slog.Logger, cause error) {
 	var d *core.DivergedError
 	if !errors.As(cause, &d) {
 		return
@@ -31,10 +32,10 @@ func (r *Replica) recordDivergence(cause error) {
 		Version: wire.DivergenceVersion, Index: d.Index, Digest: d.Digest, Majority: d.Majority,
 	})
 	if err == nil {
-		err = r.cfg.Log.SetLocal(DivergenceRecord, data)
+		err = to.SetLocal(DivergenceRecord, data)
 	}
 	if err != nil {
-		r.log.Error("divergence not recorded", "error", err)
+		logger.Error("divergence not recorded", "error", err)
 	}
 }
 

@@ -56,9 +56,9 @@ func (d driver) SendDigest(to uint64, digest *wire.Digest) {
 	d.peers.Send(to, &wire.Frame{Body: &wire.Frame_Digest{Digest: digest}})
 }
 
-func (d driver) SendSnapshot(message *raftpb.Message) { d.startSnapshot(message) }
+func (d driver) SendSnapshot(message *raftpb.Message) { d.snapshots.start(message) }
 
-func (d driver) CancelSnapshot(to uint64) { d.cancelSnapshot(to) }
+func (d driver) CancelSnapshot(to uint64) { d.snapshots.cancel(to) }
 
 func (d driver) Progressed() {
 	d.publish()

@@ -1,57 +1,28 @@
 package replica
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/core"
 )
 
-// Health is what a replica knows of its own condition. None of it needs the loop.
-type Health struct {
-	// Idle is for how long the loop has served no event. Each tick is one.
-	Idle time.Duration
-	// Reported is the commit index that the leader has reported.
-	Reported uint64
-	// Behind is for how long Applied has been less than an index reported; 0: it is not.
-	Behind time.Duration
-	// Contact is how long ago the leader was heard, or without one the last leader; 0 if this
-	// member leads.
-	Contact time.Duration
-	// Regained is set when the leader is heard again after an outage, until this member has
-	// what it missed.
-	Regained bool
-}
-
-// Health returns the current condition, and the status that it is of. It never blocks.
-func (r *Replica) Health() (*Status, Health) {
-	// In this order: what is published later than now would make a duration negative.
-	passed, s := r.lastPass(), r.Status()
-	now := time.Since(r.began)
-	h := Health{Idle: max(0, now-passed), Reported: s.lag.reported, Regained: s.lag.regained > 0}
-	if s.Applied < h.Reported {
-		h.Behind = max(0, now-s.lag.since)
-	}
-	switch s.Leader {
-	case 0:
-		h.Contact = max(0, now-s.lag.contact)
-	case r.cfg.Member:
-	default:
-		ticks := s.Ticks - s.Peers[s.Leader].Heard // 0 is the tick of the start
-		h.Contact = time.Duration(ticks)*r.cfg.Heartbeat + h.Idle
-	}
-	return s, h
+// pulse is when the loop last made progress. It may be read on any goroutine.
+type pulse struct {
+	began  time.Time    // of the replica
+	passed atomic.Int64 // when the loop last served an event, since began
 }
 
 // pass notes that the loop makes progress, and returns the time since began.
-func (r *Replica) pass() time.Duration {
-	now := time.Since(r.began)
-	r.passed.Store(int64(now))
+func (p *pulse) pass() time.Duration {
+	now := time.Since(p.began)
+	p.passed.Store(int64(now))
 	return now
 }
 
-func (r *Replica) lastPass() time.Duration { return time.Duration(r.passed.Load()) }
+func (p *pulse) lastPass() time.Duration { return time.Duration(p.passed.Load()) }
 
-// lag measures how far this member is behind the leader, in time: the number of entries
+// lag is owned by the loop. It measures how far this member is behind the leader, in time: the number of entries
 // would mean little, as a group applies few of them in a day or many in a second.
 type lag struct {
 	applied, reported uint64
@@ -66,13 +37,12 @@ type lag struct {
 	reports  uint64
 }
 
-// noteLag runs on the loop. registering is set until the registration of this process has
+// note takes what the core knows at a time. registering is set until the registration of this process has
 // its outcome, which proves that the log up to it is here.
-func (r *Replica) noteLag(c core.Status, peers map[uint64]core.PeerProgress, registering bool) {
-	now := r.lastPass()
-	r.lag.reached(c.Applied, c.Reported, now)
-	contact := c.Leads || c.Leader != 0 && time.Duration(c.Ticks-peers[c.Leader].Heard)*r.cfg.Heartbeat <= r.cfg.Election
-	r.lag.heard(contact, c.Leads || registering && c.Registered, c.Reports, now, r.cfg.Election)
+func (l *lag) note(c core.Status, peers map[uint64]core.PeerProgress, registering bool, now, heartbeat, election time.Duration) {
+	l.reached(c.Applied, c.Reported, now)
+	contact := c.Leads || c.Leader != 0 && time.Duration(c.Ticks-peers[c.Leader].Heard)*heartbeat <= election
+	l.heard(contact, c.Leads || registering && c.Registered, c.Reports, now, election)
 }
 
 // reached takes the current indexes. A target that is reached is replaced by what the

@@ -10,17 +10,17 @@ import (
 // up-to-date one when to is 0. A follower forwards the request to the leader. It blocks
 // until another member leads, or to does. It returns ErrNoSuccessor if the leader
 // abandoned the transfer. After ctx's error leadership may still move.
-func (r *Replica) TransferLeadership(ctx context.Context, to uint64) error {
+func (r *Requests) TransferLeadership(ctx context.Context, to uint64) error {
 	return r.transfer(ctx, func(c *core.Core, done chan<- error) { c.Transfer(to, done) })
 }
 
 // StepDown transfers leadership away from this member, and returns ErrNotLeader if it
 // does not lead.
-func (r *Replica) StepDown(ctx context.Context) error {
+func (r *Requests) StepDown(ctx context.Context) error {
 	return r.transfer(ctx, (*core.Core).StepDown)
 }
 
-func (r *Replica) transfer(ctx context.Context, begin func(*core.Core, chan<- error)) error {
+func (r *Requests) transfer(ctx context.Context, begin func(*core.Core, chan<- error)) error {
 	done := make(chan error, 1)
 	r.post(event{run: func(c *core.Core) { begin(c, done) }})
 	err := r.await(ctx, done)
@@ -34,7 +34,7 @@ func (r *Replica) transfer(ctx context.Context, begin func(*core.Core, chan<- er
 		if !asked {
 			return ErrNoLeader
 		}
-	case <-r.cfg.Done:
+	case <-r.done:
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -34,7 +35,7 @@ func (r *Replica) loop() {
 			event(r.core)
 			r.drain()
 		case <-r.mailbox.Ready():
-			r.fetched = r.fetchTogether()
+			r.fetched = r.yielding.fetch(r.mailbox)
 			if len(r.fetched) == 0 {
 				continue // fetched before, with those of an earlier signal
 			}
@@ -55,7 +56,7 @@ func (r *Replica) loop() {
 		}
 		r.cfg.Woke()
 		var err error
-		if r.effects, err = r.core.Take(r.pass()); err != nil {
+		if r.effects, err = r.core.Take(r.pulse.pass()); err != nil {
 			r.cfg.Fail(err)
 			return
 		}
@@ -63,23 +64,23 @@ func (r *Replica) loop() {
 		if r.cfg.Effects != nil {
 			r.cfg.Effects(&r.effects)
 		}
-		r.noteProgress()
+		r.Acknowledged.progressed(r.core)
 		r.share.queue(&r.effects)
 		woken := r.effects.Callers()
 		r.effects.Deliver(driver{r})
-		woken += r.runReads()
+		woken += r.share.run(r.core.Machine())
 		r.clients.Deliver()
 		r.share.spent = 0
-		if woken > 0 {
-			r.woken, r.wokenAt = woken, time.Now()
-		}
+		r.yielding.woke(woken)
 	}
 }
 
 // tick does what is due at each heartbeat interval.
 func (r *Replica) tick() {
 	r.core.Tick()
-	r.saveAcknowledged()
+	if r.ticks++; r.ticks%acknowledgedTicks == 0 {
+		r.Acknowledged.unsaved(r.cfg.Host.SaveAcknowledged)
+	}
 	r.considerLevel()
 	r.cfg.Host.Ticked()
 	r.clients.Tick()
@@ -107,11 +108,11 @@ func (r *Replica) raftEvent(from uint64, body []byte) func(*core.Core) {
 		r.log.Warn("malformed raft message", "from", wire.MemberID(from), "error", err)
 		return nil
 	}
-	process := r.acknowledged.process(from)
+	process := r.Acknowledged.process(from)
 	return func(c *core.Core) {
 		switch err := c.Receive(from, message); {
 		case err == nil:
-			r.acknowledged.learn(c, process, message)
+			r.Acknowledged.learn(c, process, message)
 		case errors.Is(err, core.ErrForgot):
 			r.cfg.Fail(err)
 		default:
@@ -136,17 +137,23 @@ func (r *Replica) Frame(from uint64, f *wire.Frame) {
 	case *wire.Frame_LeadershipTransfer:
 		event = func(c *core.Core) { c.ReceiveTransfer(from, body.LeadershipTransfer) }
 	case *wire.Frame_Digest:
-		process := r.acknowledged.process(from)
+		process := r.Acknowledged.process(from)
 		event = func(c *core.Core) {
 			// What is not committed here is not believed: a false index would bar the
 			// member's later processes.
-			r.acknowledged.applied(process, min(body.Digest.GetIndex(), c.Status().Commit))
+			r.Acknowledged.applied(process, min(body.Digest.GetIndex(), c.Status().Commit))
 			c.ReceiveDigest(from, body.Digest)
 		}
 	}
 	if event != nil {
 		r.Enqueue(event, IsLarge(f))
 	}
+}
+
+// Snapshot implements transport.Handler. It stages the snapshot beside the state, and
+// raft decides whether to install it.
+func (r *Replica) Snapshot(from uint64, received *transport.SnapshotReader) error {
+	return r.receiver.receive(from, received)
 }
 
 // largeFrame is the size, in bytes, from which on a frame of a member is large.

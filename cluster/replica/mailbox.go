@@ -11,7 +11,7 @@ type event struct {
 }
 
 // post has the loop run an event. It never blocks.
-func (r *Replica) post(e event) {
+func (r *Requests) post(e event) {
 	if !r.mailbox.Post(e) {
 		lose([]event{e})
 	}

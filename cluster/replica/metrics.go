@@ -3,6 +3,7 @@ package replica
 import (
 	"sync/atomic"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/metrics"
 )
 
@@ -20,16 +21,11 @@ type Metrics struct {
 	GroupTime         atomic.Int64    // ns, as far as entries are applied
 }
 
-// measure begins to measure the core and what is around it.
-func (r *Replica) measure() {
-	c := r.core.Metrics()
-	r.metrics.Commit, r.metrics.Commands, r.metrics.Resent = c.Commit, c.Commands, &c.Resent
-	r.metrics.Writes = metrics.NewDurations()
+// measure begins to measure a core and what is around it.
+func (m *Metrics) measure(c *core.Metrics) {
+	m.Commit, m.Commands, m.Resent = c.Commit, c.Commands, &c.Resent
+	m.Writes = metrics.NewDurations()
 }
 
 // Metrics returns what this replica counts.
 func (r *Replica) Metrics() *Metrics { return &r.metrics }
-
-// Backlog returns how many calls of this process have no outcome yet, without the urgent
-// ones, and the bytes of their commands.
-func (r *Replica) Backlog() (calls, bytes int) { return r.backlog.sum() }

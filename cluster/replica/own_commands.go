@@ -22,7 +22,7 @@ func (c *ownCall) Recheck(wire.Rechecker, wire.Ticket) (r *wire.Reply) { return 
 
 // Execute submits a command and blocks until it has an outcome or ctx is done. After
 // ctx's error the command may still take effect.
-func (r *Replica) Execute(ctx context.Context, command []byte) (*wire.Reply, error) {
+func (r *Requests) Execute(ctx context.Context, command []byte) (*wire.Reply, error) {
 	c := &ownCall{done: make(chan ownOutcome, 1)}
 	r.Submit(len(command), func() []byte { return command }, c, true)
 	select {

@@ -56,7 +56,10 @@ func heartbeat() *raftpb.Message {
 func TestPeerLost_AfterFramesOfItsConnection(t *testing.T) {
 	cfg := alone()
 	cfg.Lifetime = t.Context()
-	r := &Replica{cfg: cfg, log: cfg.Logger, core: follower(t), inbound: make(chan func(*core.Core), 256), mailbox: wait.NewMailbox[event]()}
+	r := &Replica{
+		Requests: Requests{mailbox: wait.NewMailbox[event]()}, Acknowledged: new(Acknowledged),
+		cfg: cfg, log: cfg.Logger, core: follower(t), inbound: make(chan func(*core.Core), 256),
+	}
 	body, err := proto.Marshal(heartbeat())
 	if err != nil {
 		t.Fatal(err)

@@ -4,15 +4,16 @@
 // API: only package conclave and what it is made of use it.
 //
 // submit.go takes commands and reads; loop.go passes events to the core, and driver.go carries out its
-// effects; status.go is what other goroutines may know of it.
+// effects; status.go is what other goroutines may know of it. Backups and snapshots (backup.go, snapshot_send.go,
+// snapshot_receive.go) run on goroutines of their own, and take of the replica what they need as functions.
 package replica
 
 import (
 	"context"
 	"errors"
+	"io"
 	"iter"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -133,36 +134,34 @@ type Clients interface {
 
 // Replica is this process's copy of one group.
 type Replica struct {
-	cfg          Config
-	log          *slog.Logger
-	peers        Peers
-	clients      Clients
-	acknowledged acknowledged
-	durable      atomic.Pointer[core.Position] // what the hello reports
+	Requests
+	// Acknowledged is set by New.
+	Acknowledged *Acknowledged
+
+	cfg      Config
+	log      *slog.Logger
+	peers    Peers
+	clients  Clients
+	backups  backups
+	receiver snapshotReceiver
 
 	// Owned by the loop's goroutine, and by Abandon when that has ended.
 	core      *core.Core
-	began     time.Time
 	lag       lag
-	woken     int // callers that the loop has woken at wokenAt
-	wokenAt   time.Time
 	yielding  yielding
 	ended     bool // the loop has ended in order, between two events
 	fetched   []event
 	effects   core.Effects
 	ticks     uint64
 	leaderLog leaderLog
-	sending   map[uint64]*outgoingSnapshot // by peer
+	snapshots snapshotSender
 	share     share
 
 	metrics Metrics
-	mailbox *wait.Mailbox[event]
-	backlog backlog
 	inbound chan func(*core.Core) // from peers; their readers block while it is full
 	status  atomic.Pointer[Status]
-	passed  atomic.Int64 // when the loop last served an event, since began
-	raising atomic.Bool  // the feature level
-	staging sync.Mutex   // held while a snapshot is received
+	pulse   pulse
+	raising atomic.Bool // the feature level
 
 	// Leadership is set when the leader changes, and when this process is registered.
 	Leadership wait.Signal
@@ -171,22 +170,21 @@ type Replica struct {
 // New returns a replica that takes events, and runs none before Start.
 func New(cfg Config) *Replica {
 	r := &Replica{
-		cfg: cfg, log: cfg.Logger, began: time.Now(),
-		inbound: make(chan func(*core.Core), 256), mailbox: wait.NewMailbox[event](),
-		backlog:    backlog{maxCalls: cfg.MaxCalls, maxBytes: cfg.MaxCallBytes},
-		Leadership: wait.NewSignal(),
+		cfg: cfg, log: cfg.Logger, pulse: pulse{began: time.Now()}, inbound: make(chan func(*core.Core), 256),
+		Acknowledged: new(Acknowledged), Leadership: wait.NewSignal(),
+	}
+	r.Requests = Requests{
+		mailbox: wait.NewMailbox[event](), backlog: backlog{maxCalls: cfg.MaxCalls, maxBytes: cfg.MaxCallBytes},
+		refused: &r.metrics.Refused, lifetime: cfg.Lifetime, done: cfg.Done, stopped: cfg.Stopped,
 	}
 	r.share.left = wait.NewSignal()
-	r.acknowledged.load(cfg.Acknowledged)
-	r.noteDurable()
+	r.Acknowledged.load(cfg.Acknowledged)
+	r.Acknowledged.noteDurable(cfg.Log)
+	checkpoint := func() { r.Post((*core.Core).Checkpoint) }
+	r.backups = backups{cfg: &r.cfg, status: r.Status, readApplied: r.readApplied, checkpoint: checkpoint}
+	r.snapshots = snapshotSender{cfg: &r.cfg, metrics: &r.metrics, post: r.Post}
+	r.receiver = snapshotReceiver{cfg: &r.cfg, post: r.Post}
 	return r
-}
-
-// noteDurable is for the time before the loop runs.
-func (r *Replica) noteDurable() {
-	p := new(core.Position)
-	p.Term, p.Index = r.cfg.Log.Durable()
-	r.durable.Store(p)
 }
 
 // Load loads the machine from the disk. first has this member campaign at once, as one that has formed the
@@ -196,19 +194,19 @@ func (r *Replica) Load(first bool) (*core.Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.core, err = core.New(r.coreConfig(machine)); err != nil {
+	if r.core, err = core.New(r.cfg.core(machine)); err != nil {
 		return nil, err
 	}
-	r.measure()
-	r.noteDurable()
+	r.metrics.measure(r.core.Metrics())
+	r.Acknowledged.noteDurable(r.cfg.Log)
 	r.core.CampaignFirst(first)
 	return r.core, nil
 }
 
 // Start starts the loop.
 func (r *Replica) Start(peers Peers, clients Clients) {
-	r.peers, r.clients = peers, clients
-	r.pass()
+	r.peers, r.snapshots.peers, r.clients = peers, peers, clients
+	r.pulse.pass()
 	r.publish()
 	r.cfg.Routine("loop", r.loop)
 }
@@ -227,15 +225,41 @@ func (r *Replica) Abandon() {
 // Finish writes what is left to be written when the loop has ended, for the cause: of an orderly stop the state
 // that was applied last, and of a divergence that the directory must not be used again.
 func (r *Replica) Finish(cause error, orderly bool) {
-	r.recordDivergence(cause)
+	recordDivergence(r.cfg.Log, r.log, cause)
 	if orderly && r.ended {
 		r.writeLastCheckpoint()
 	}
 }
 
-// Post has the loop run an event. It never blocks; if the loop has stopped, the event is dropped. What posts
-// events is bounded.
-func (r *Replica) Post(run func(*core.Core)) { r.post(event{run: run}) }
+// writeLastCheckpoint writes the state that was applied last, so that the next start has
+// nothing to apply again.
+func (r *Replica) writeLastCheckpoint() {
+	op, ok := r.core.LastCheckpoint()
+	if !ok {
+		return
+	}
+	if err := r.cfg.Log.Execute(op); err != nil {
+		r.log.Warn("last checkpoint not written", "dir", r.cfg.Dir, "error", err)
+	}
+}
+
+// Backup writes the state of this member's machine at one index. It works on the
+// caller's goroutine, from a view of the database, so nothing waits for w: neither the
+// member nor its shutdown. If a quorum confirms it in time, the state has everything that
+// was acknowledged before the call; otherwise the backup is written nevertheless, and the
+// error is ErrUnconfirmed. ErrBusy: too many reads are pending, and nothing was written. Every
+// other error is an IncompleteError, also one of w that wraps those: w may be a program's own
+// way to write to a group.
+func (r *Replica) Backup(ctx context.Context, w io.Writer) error { return r.backups.write(ctx, w) }
+
+// readApplied returns the index up to which everything is applied that was acknowledged before the call.
+func (r *Replica) readApplied(ctx context.Context) (uint64, error) {
+	applied := make(chan uint64, 1) // a read that was abandoned may still run
+	if err := r.Read(ctx, func(Machine) { applied <- r.core.Status().Applied }); err != nil {
+		return 0, err
+	}
+	return <-applied, nil
+}
 
 // Queue takes what peers and clients have the loop run. Sending blocks while the queue is full.
 func (r *Replica) Queue() chan<- func(*core.Core) { return r.inbound }
@@ -246,11 +270,3 @@ func (r *Replica) Spend(work func()) { r.share.spend(work) }
 
 // IsSpent: see Spend.
 func (r *Replica) IsSpent() bool { return r.share.isSpent() }
-
-// stoppedBy returns why an operation on the disk failed.
-func (r *Replica) stoppedBy(err error) error {
-	if r.cfg.Lifetime.Err() != nil {
-		return r.cfg.Stopped()
-	}
-	return err
-}

@@ -44,14 +44,12 @@ func (s *share) queue(e *core.Effects) {
 	e.Reads = nil
 }
 
-// runReads runs reads, and returns how many. Each sees a state that is not older than the one
+// run runs reads, and returns how many. Each sees a state that is not older than the one
 // for which it was confirmed, of which this process has been notified.
-func (r *Replica) runReads() (n int) {
-	s := &r.share
+func (s *share) run(machine Machine) (n int) {
 	if len(s.reads) == 0 {
 		return 0
 	}
-	machine := r.core.Machine()
 	for at := time.Now(); len(s.reads) > 0 && (n == 0 || !s.isSpent()); {
 		read := s.reads[0]
 		s.reads[0] = nil

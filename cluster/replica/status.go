@@ -50,7 +50,7 @@ func (r *Replica) publish() {
 	}
 	level, _ := machine.Level()
 	r.metrics.GroupTime.Store(machine.Now())
-	r.noteLag(c, peers, before != nil && !before.Registered)
+	r.lag.note(c, peers, before != nil && !before.Registered, r.pulse.lastPass(), r.cfg.Heartbeat, r.cfg.Election)
 	s := &Status{
 		Plan: c.Plan, Ticks: c.Ticks, Peers: peers,
 		Leader: c.Leader, Term: c.Term,

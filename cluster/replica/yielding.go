@@ -3,15 +3,20 @@ package replica
 import (
 	"runtime"
 	"time"
+
+	"github.com/conclave-go/conclave/internal/wait"
 )
 
-// yielding has the loop yield the processor to the goroutines that it has just woken,
+// yielding is owned by the loop. It has the loop yield the processor to the goroutines that it has just woken,
 // where that is worth more than it costs. If the host keeps all processors busy, a
 // yield costs 10 ms or more, a time slice of each goroutine that is ready, in which the loop serves
 // neither ticks nor peers. So a slow one is followed by a pause without any, longer each time.
 type yielding struct {
 	resume time.Time
 	pause  time.Duration
+
+	callers   int // that the loop has woken at callersAt
+	callersAt time.Time
 }
 
 const (
@@ -52,16 +57,23 @@ const (
 	companyYields = 64
 )
 
-// fetchTogether fetches the events of this process. Unless as many are there as callers
+// woke notes how many callers a step of the loop has woken.
+func (y *yielding) woke(callers int) {
+	if callers > 0 {
+		y.callers, y.callersAt = callers, time.Now()
+	}
+}
+
+// fetch fetches the events of this process. Unless as many are there as callers
 // were woken a few microseconds ago, it yields to them.
-func (r *Replica) fetchTogether() []event {
-	woken, at := r.woken, r.wokenAt
-	r.woken = 0
+func (y *yielding) fetch(mailbox *wait.Mailbox[event]) []event {
+	woken := y.callers
+	y.callers = 0
 	var events []event
 	for yields := 0; ; yields++ {
-		if len(events) >= woken || yields == companyYields || time.Since(at) > companyTime || !r.yielding.yield() {
-			return append(events, r.mailbox.Fetch()...)
+		if len(events) >= woken || yields == companyYields || time.Since(y.callersAt) > companyTime || !y.yield() {
+			return append(events, mailbox.Fetch()...)
 		}
-		events = append(events, r.mailbox.Fetch()...)
+		events = append(events, mailbox.Fetch()...)
 	}
 }

@@ -41,20 +41,20 @@ func TestYielding_PausesWhereItIsSlow(t *testing.T) {
 // What is queued is fetched, also where fewer callers than were woken call again, and by a
 // loop that does not yield.
 func TestFetchTogether(t *testing.T) {
-	for name, r := range map[string]*Replica{
+	for name, y := range map[string]*yielding{
 		"none woken":     {},
-		"many woken":     {woken: 1000, wokenAt: time.Now().Add(time.Hour)}, // for the largest number of yields
-		"does not yield": {woken: 1000, wokenAt: time.Now().Add(time.Hour), yielding: yielding{resume: time.Now().Add(time.Hour)}},
+		"many woken":     {callers: 1000, callersAt: time.Now().Add(time.Hour)}, // for the largest number of yields
+		"does not yield": {callers: 1000, callersAt: time.Now().Add(time.Hour), resume: time.Now().Add(time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r.mailbox = wait.NewMailbox[event]()
-			r.post(event{})
-			r.post(event{})
-			if got := r.fetchTogether(); len(got) != 2 {
+			mailbox := wait.NewMailbox[event]()
+			mailbox.Post(event{})
+			mailbox.Post(event{})
+			if got := y.fetch(mailbox); len(got) != 2 {
 				t.Errorf("fetches %d events, want 2", len(got))
 			}
-			if r.woken != 0 {
-				t.Errorf("expects %d callers the next time", r.woken)
+			if y.callers != 0 {
+				t.Errorf("expects %d callers the next time", y.callers)
 			}
 		})
 	}
