@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/tickets"
@@ -13,7 +14,7 @@ import (
 // call is a command with one outcome. on runs once, on the goroutine that delivers
 // outcomes, and must not block.
 type call struct {
-	client    *Client
+	commands  *commands
 	on        func(answer)
 	cancelled func(sent bool) // nil: never cancelled
 	pursued   *wire.Command   // that only ends or releases something: see again; nil: another one
@@ -22,7 +23,6 @@ type call struct {
 
 // answer is the outcome of a call, or the reason why there is none.
 type answer struct {
-	client      *Client
 	reply       *wire.Reply
 	incarnation wire.ID // that the command was applied under; with reply
 	err         error   // no outcome will come
@@ -53,17 +53,17 @@ func (a answer) expired() bool {
 // Deliver implements Call.
 func (c *call) Deliver(t wire.Ticket, r *wire.Reply, _ bool) {
 	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
-		c.client.registrationExpired(t.Incarnation)
+		c.commands.expired(t.Incarnation)
 	}
 	if r.GetCode() == wire.Code_BUSY && c.pursued != nil {
 		c.again()
 		return
 	}
-	c.on(answer{client: c.client, reply: r, incarnation: t.Incarnation})
+	c.on(answer{reply: r, incarnation: t.Incarnation})
 }
 
 // Fail implements Call.
-func (c *call) Fail(err error) { c.on(answer{client: c.client, err: err}) }
+func (c *call) Fail(err error) { c.on(answer{err: err}) }
 
 // Recheck implements Call: a call has one outcome, so none can have been skipped.
 func (c *call) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
@@ -79,8 +79,8 @@ const minBusyPause, maxBusyPause = 100 * time.Millisecond, 2 * time.Second
 // command of a process while too many outcomes are not acknowledged, by this process or all
 // together. What was refused has no effect, and a session would keep what it has released here.
 func (c *call) again() {
-	next := &call{client: c.client, on: c.on, pursued: c.pursued, pause: min(2*c.pause, maxBusyPause)}
-	time.AfterFunc(c.pause/2+rand.N(c.pause), func() { c.client.submit(next.pursued, next, true) })
+	next := &call{commands: c.commands, on: c.on, pursued: c.pursued, pause: min(2*c.pause, maxBusyPause)}
+	time.AfterFunc(c.pause/2+rand.N(c.pause), func() { c.commands.submit(next.pursued, next, true) })
 }
 
 // releases reports whether a command does nothing but end or release something.
@@ -93,11 +93,21 @@ func releases(cmd *wire.Command) bool {
 	return false
 }
 
+// commands submits commands to the group and waits for their outcomes. It may be used on any goroutine.
+type commands struct {
+	life    *lifetime
+	group   Group                     // set by Connect
+	expired func(incarnation wire.ID) // runs when the registration of this process has expired
+	// replacements counts how often a snapshot replaced the state, and outcomes
+	// may have been skipped.
+	replacements atomic.Uint64
+}
+
 // pursue submits a command and retries it until its outcome is known, whatever
 // becomes of the caller's context. It is for what must not be refused: renewals,
 // releases and withdrawals.
-func (c *Client) pursue(cmd *wire.Command, on func(answer)) {
-	k := &call{client: c, on: on}
+func (c *commands) pursue(cmd *wire.Command, on func(answer)) {
+	k := &call{commands: c, on: on}
 	if releases(cmd) {
 		k.pursued, k.pause = cmd, minBusyPause
 	}
@@ -105,7 +115,7 @@ func (c *Client) pursue(cmd *wire.Command, on func(answer)) {
 }
 
 // submit submits a command, which is encoded only if it is not refused.
-func (c *Client) submit(cmd *wire.Command, k Call, urgent bool) {
+func (c *commands) submit(cmd *wire.Command, k Call, urgent bool) {
 	c.group.Submit(wire.CommandSize(cmd), func() []byte { return encode(cmd) }, k, urgent)
 }
 
@@ -115,8 +125,8 @@ func ignore(answer) {}
 // Exec submits a command and waits for its outcome; a refusal is an error. If ctx
 // is done before the command was sent, there is no effect (Unavailable); if it is
 // done later, there may be one (Unknown).
-func (c *Client) Exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
-	if err := c.Usable(); err != nil {
+func (c *commands) Exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
+	if err := c.life.Usable(); err != nil {
 		return nil, err
 	}
 	reply, err := c.exec(ctx, cmd)
@@ -131,20 +141,20 @@ func (c *Client) Exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, erro
 // command been applied before, its outcome would have come first, as both come
 // through the log; and what arrives late under the old registration is refused.
 // Only a snapshot can have skipped the outcome: then it is unknown.
-func (c *Client) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
+func (c *commands) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
 	return c.execEach(ctx, cmd, func() func(answer) { return ignore })
 }
 
 // execEach is exec. begin is called before each submission; what it returns gets the
 // answer, as with send.
-func (c *Client) execEach(ctx context.Context, cmd *wire.Command, begin func() (note func(answer))) (*wire.Reply, error) {
+func (c *commands) execEach(ctx context.Context, cmd *wire.Command, begin func() (note func(answer))) (*wire.Reply, error) {
 	for {
 		replacements := c.replacements.Load()
 		reply, err := c.send(ctx, cmd, begin())
-		if !(answer{client: c, reply: reply, err: err}).expired() {
+		if !(answer{reply: reply, err: err}).expired() {
 			return reply, err
 		}
-		if err := c.Usable(); err != nil {
+		if err := c.life.Usable(); err != nil {
 			return nil, err // this process deregistered itself
 		}
 		if c.replacements.Load() != replacements {
@@ -156,14 +166,14 @@ func (c *Client) execEach(ctx context.Context, cmd *wire.Command, begin func() (
 // send is exec without a second attempt. note gets the answer first, on the
 // goroutine that delivers outcomes and whether or not the caller still waits,
 // unless ctx is done before the command was sent.
-func (c *Client) send(ctx context.Context, cmd *wire.Command, note func(answer)) (*wire.Reply, error) {
+func (c *commands) send(ctx context.Context, cmd *wire.Command, note func(answer)) (*wire.Reply, error) {
 	if ctx.Err() != nil {
 		return nil, contextFault(Interrupted, ctx)
 	}
 	answered := make(chan answer, 1)
 	cancelled := make(chan bool, 1)
 	k := &call{
-		client:    c,
+		commands:  c,
 		on:        func(a answer) { note(a); answered <- a },
 		cancelled: func(sent bool) { cancelled <- sent },
 	}
@@ -192,7 +202,7 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, note func(answer))
 
 // ended is the fault of a command that was submitted, with what Fail got. The end of the group's
 // connection does not tell whether the command was applied before.
-func (c *Client) ended(err error) error {
+func (c *commands) ended(err error) error {
 	if err == nil || errors.Is(err, tickets.ErrBusy) || errors.Is(err, tickets.ErrUnregistered) {
 		return err
 	}

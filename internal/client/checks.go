@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/leaseclock"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -13,6 +14,10 @@ import (
 // have, a TTL: a session ends when such a check was not refreshed in time, however
 // often the session itself is renewed. Only this process changes them.
 type checks struct {
+	commands *commands
+	clock    *leaseclock.Clock
+	live     func() []*Lease
+
 	mu     sync.Mutex
 	byName map[string]*check // guarded by mu
 }
@@ -29,7 +34,7 @@ type check struct {
 
 // refresh is a command under way that registers or refreshes a check.
 type refresh struct {
-	client   *Client
+	checks   *checks
 	name     string
 	register bool
 	ttl      time.Duration // with register
@@ -118,14 +123,14 @@ func dependsOnGossip(r *wire.Reply) bool {
 }
 
 // SetCheck registers or refreshes a check of this member, with the outcomes of Exec.
-func (c *Client) SetCheck(ctx context.Context, op *wire.SetCheck) error {
-	if err := c.Usable(); err != nil {
+func (k *checks) SetCheck(ctx context.Context, op *wire.SetCheck) error {
+	if err := k.commands.life.Usable(); err != nil {
 		return err
 	}
 	var last *refresh
 	cmd := &wire.Command{Op: &wire.Command_SetCheck{SetCheck: op}}
-	reply, err := c.execEach(ctx, cmd, func() func(answer) {
-		last = c.refreshing(op)
+	reply, err := k.commands.execEach(ctx, cmd, func() func(answer) {
+		last = k.refreshing(op)
 		return last.answered
 	})
 	if last != nil && (IsKind(err, Unavailable) || IsKind(err, Interrupted)) {
@@ -139,14 +144,14 @@ func (c *Client) SetCheck(ctx context.Context, op *wire.SetCheck) error {
 
 // refreshing notes that a check is about to be refreshed. A smaller TTL may be in
 // force from then on.
-func (c *Client) refreshing(op *wire.SetCheck) *refresh {
-	r := &refresh{client: c, name: op.Name, register: op.Register, ttl: time.Duration(op.Ttl), at: c.clock.Now()}
+func (k *checks) refreshing(op *wire.SetCheck) *refresh {
+	r := &refresh{checks: k, name: op.Name, register: op.Register, ttl: time.Duration(op.Ttl), at: k.clock.Now()}
 	if r.register {
-		c.checks.mu.Lock()
-		known := c.checks.get(r.name)
+		k.mu.Lock()
+		known := k.get(r.name)
 		known.sent[r] = struct{}{}
-		c.checks.mu.Unlock()
-		for _, l := range c.liveLeases() {
+		k.mu.Unlock()
+		for _, l := range k.live() {
 			l.hasten(known)
 		}
 	}
@@ -157,25 +162,25 @@ func (c *Client) refreshing(op *wire.SetCheck) *refresh {
 // end is known by then.
 func (r *refresh) answered(a answer) {
 	if a.err == nil {
-		r.client.checks.learn(a.reply, r.at)
+		r.checks.learn(a.reply, r.at)
 	}
 	r.forget()
 }
 
 // forget ends a refresh. A check that the group does not have is forgotten with it.
 func (r *refresh) forget() {
-	k := &r.client.checks
+	k := r.checks
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if c := k.byName[r.name]; c != nil {
 		delete(c.sent, r)
-		k.drop(c, 0)
+		k.forget(c, 0)
 	}
 }
 
-// drop removes a check about which nothing is known that is newer than an index. mu
+// forget removes a check about which nothing is known that is newer than an index. mu
 // is held.
-func (k *checks) drop(c *check, index uint64) {
+func (k *checks) forget(c *check, index uint64) {
 	if c.index <= index && len(c.sent) == 0 {
 		delete(k.byName, c.name)
 	}
@@ -183,12 +188,12 @@ func (k *checks) drop(c *check, index uint64) {
 
 // DropCheck deregisters a check of this member, with the outcomes of Exec. The
 // sessions that depend on it end with it.
-func (c *Client) DropCheck(ctx context.Context, name string) error {
-	reply, err := c.Exec(ctx, &wire.Command{Op: &wire.Command_DropCheck{DropCheck: &wire.DropCheck{Name: name}}})
-	c.checks.mu.Lock()
-	defer c.checks.mu.Unlock()
-	if known := c.checks.byName[name]; err == nil && known != nil {
-		c.checks.drop(known, reply.GetIndex())
+func (k *checks) DropCheck(ctx context.Context, name string) error {
+	reply, err := k.commands.Exec(ctx, &wire.Command{Op: &wire.Command_DropCheck{DropCheck: &wire.DropCheck{Name: name}}})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known := k.byName[name]; err == nil && known != nil {
+		k.forget(known, reply.GetIndex())
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,48 +32,42 @@ type Config struct {
 
 // Client is one process's side of the protocol. It is safe for concurrent use.
 type Client struct {
+	// Each has fields, and a mutex, of its own, and takes the others that it needs as pointers or functions: see newClient.
+	lifetime
+	commands
+	leases
+	checks
+	feeds
+	lists
+
 	cfg     Config
 	log     *slog.Logger
 	clock   *leaseclock.Clock
-	group   Group
 	process Registration
-	feeds   *feeds
-	lists   lists
 	renewal renewal
-	checks  checks
-	losses  lossLog
+	losses  losses
 	metrics Metrics
 	handles atomic.Uint64 // the last number given to a handle
-	lookAt  atomic.Int64  // the instant at which Woke looks at all leases again
-	// replacements counts how often a snapshot replaced the state, and outcomes
-	// may have been skipped.
-	replacements atomic.Uint64
-	requests     sync.WaitGroup // of tenures
-	attempt      uint32         // of registering; used by one goroutine at a time: Register's, then the group's
+	attempt uint32        // of registering; used by one goroutine at a time: Register's, then the group's
 
-	mu      sync.Mutex
-	leases  map[wire.ID]*Lease // guarded by mu; live ones
-	own     *Lease             // guarded by mu; the client's own, if it has one
-	opening *sharedOpening     // guarded by mu; of the client's own lease
-	closing bool               // guarded by mu
-	waited  bool               // guarded by mu; Wait was called
-
-	done chan struct{} // closed by Stopped
-	why  error         // set before done is closed
+	requests requests // of tenures
 }
 
 // New returns a client that is not connected to a group yet; see Start.
-func New(cfg Config) *Client {
-	c := &Client{
-		cfg:    cfg,
-		log:    cfg.Logger,
-		clock:  leaseclock.New(leaseclock.System()),
-		feeds:  newFeeds(),
-		checks: checks{byName: make(map[string]*check)},
-		leases: make(map[wire.ID]*Lease),
-		done:   make(chan struct{}),
-	}
-	c.renewal.client = c
+func New(cfg Config) *Client { return newClient(cfg, leaseclock.New(leaseclock.System())) }
+
+func newClient(cfg Config, clock *leaseclock.Clock) *Client {
+	c := &Client{cfg: cfg, log: cfg.Logger, clock: clock}
+	c.lifetime.cause, c.lifetime.done = cfg.Closed, make(chan struct{})
+	c.commands.life, c.commands.expired = &c.lifetime, c.registrationExpired
+	c.leases.life, c.leases.clock, c.leases.incarnationTTL = &c.lifetime, clock, cfg.IncarnationTTL
+	c.leases.byID = make(map[wire.ID]*Lease)
+	c.checks.commands, c.checks.clock, c.checks.live = &c.commands, clock, c.leases.live
+	c.checks.byName = make(map[string]*check)
+	c.feeds.begin(&c.lifetime, c.commands.query)
+	c.lists.life = &c.lifetime
+	c.renewal.commands, c.renewal.leases, c.renewal.clock = &c.commands, &c.leases, clock
+	c.losses.log, c.losses.lost, c.losses.report = cfg.Logger, &c.metrics.Lost, cfg.HoldLost
 	c.metrics.Margin = metrics.NewLongDurations()
 	return c
 }
@@ -106,18 +99,10 @@ func (c *Client) Register(ctx context.Context) error {
 	return err
 }
 
-// BeginShutdown refuses every further use. The leases live on until EndLeases, and
-// the registration until Deregister.
-func (c *Client) BeginShutdown() {
-	c.mu.Lock()
-	c.closing = true
-	c.mu.Unlock()
-}
-
 // EndLeases ends every lease in this process, as a graceful shutdown does first:
 // what they hold is about to be released, not lost.
 func (c *Client) EndLeases() {
-	for _, l := range c.liveLeases() {
+	for _, l := range c.leases.live() {
 		l.end(c.closed(), released)
 	}
 }
@@ -133,30 +118,12 @@ func (c *Client) Stopped(why error, graceful bool) {
 	if graceful {
 		end = released
 	}
-	for _, l := range c.liveLeases() {
+	for _, l := range c.leases.live() {
 		l.end(&Fault{Kind: Closed, Cause: cmp.Or(why, c.cfg.Closed)}, end)
 	}
 	c.why = why
 	close(c.done)
 }
-
-// Usable returns a Fault of kind Closed once the client is closing or has stopped.
-func (c *Client) Usable() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closing {
-		return c.closed()
-	}
-	select {
-	case <-c.done:
-		return &Fault{Kind: Closed, Cause: cmp.Or(c.why, c.cfg.Closed)}
-	default:
-		return nil
-	}
-}
-
-// closed is the fault of a request after BeginShutdown.
-func (c *Client) closed() error { return &Fault{Kind: Closed, Cause: c.cfg.Closed} }
 
 // Deregister ends the registration of this process in the group, and with it its
 // leases that have a TTL. It blocks until the group has agreed or ctx is done.
@@ -175,7 +142,7 @@ func (c *Client) Deregister(ctx context.Context) error {
 // SessionEnded is called when the log reports that a session has ended, or that it
 // is no longer bound to a process.
 func (c *Client) SessionEnded(e fact.Ended) {
-	l := c.lease(e.Session)
+	l := c.leases.lease(e.Session)
 	switch {
 	case l == nil:
 	case !e.Unbound:
@@ -197,7 +164,7 @@ func (c *Client) Changed(keys []fact.KeyChange, leaders []fact.LeaderChange) {
 func (c *Client) StateReplaced(ask func(machine.Query) any) {
 	c.feeds.restart(ask(machine.IndexQuery{}).(uint64))
 	c.replacements.Add(1)
-	for _, l := range c.liveLeases() {
+	for _, l := range c.leases.live() {
 		switch v := ask(machine.SessionQuery{ID: l.id}).(*machine.SessionView); {
 		case v == nil:
 			l.end(endedByGroup(), lost)
@@ -209,25 +176,37 @@ func (c *Client) StateReplaced(ask func(machine.Query) any) {
 	}
 }
 
-// Wait waits for the goroutines of a client that has stopped.
-func (c *Client) Wait() {
-	c.mu.Lock()
-	c.waited = true
-	c.mu.Unlock()
-	c.requests.Wait()
-}
-
-// spawn starts the request of a tenure. One that comes after Wait ends at once, as its lease
-// has ended.
-func (c *Client) spawn(request func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.waited {
-		go request()
-	} else {
-		c.requests.Go(request)
+// Recalled is called when the log reports that other owners wait behind tenures.
+func (c *Client) Recalled(recalls []fact.Recall) {
+	for _, r := range recalls {
+		if l := c.leases.lease(r.Session); l != nil {
+			l.keeper.recall(r.Lock, r.Handle)
+		}
 	}
 }
+
+// Woke looks whether the machine was suspended, and then checks the deadlines of all
+// leases and whether a renewal is due. The group calls it whenever the goroutine that
+// delivers outcomes has something to do, each tick included: timers stand still while
+// the machine is suspended, and lag behind the clock afterwards.
+func (c *Client) Woke() {
+	if c.leases.look() {
+		c.renewal.woke()
+	}
+}
+
+// Watch is [Group].Watch.
+func (c *Client) Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
+	return c.group.Watch(ctx, prefix, after, yield)
+}
+
+// Observe is [Group].Observe.
+func (c *Client) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
+	return c.group.Observe(ctx, election, yield)
+}
+
+// Wait waits for the goroutines of a client that has stopped.
+func (c *Client) Wait() { c.requests.wait() }
 
 // registrationExpired registers this process under another incarnation, after the
 // group has let the given one expire: no lease is bound to that any more.
@@ -235,10 +214,10 @@ func (c *Client) registrationExpired(incarnation wire.ID) {
 	if c.Usable() != nil {
 		return // this process deregistered itself
 	}
-	c.unbindAll(incarnation)
+	c.leases.unbindAll(incarnation)
 	c.group.Reregister(incarnation, func() ([]byte, Call) {
 		c.attempt++
-		return encode(c.registration()), &call{client: c, on: func(a answer) {
+		return encode(c.registration()), &call{commands: &c.commands, on: func(a answer) {
 			c.registered(a)
 			if err := a.fault(); err != nil {
 				c.log.Warn("registering again failed", "error", err)

@@ -62,7 +62,7 @@ func (l *Lease) closeInGroup() {
 }
 
 // CloseSession ends any session of the group, by force.
-func (c *Client) CloseSession(ctx context.Context, id wire.ID) error {
+func (c *commands) CloseSession(ctx context.Context, id wire.ID) error {
 	_, err := c.Exec(ctx, closeCommand(id, false))
 	return err
 }

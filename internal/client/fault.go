@@ -104,7 +104,7 @@ func contextFault(k Kind, ctx context.Context) error {
 }
 
 // unavailable is the fault of a request that was not sent before ctx was done.
-func (c *Client) unavailable(ctx context.Context) error {
+func (c *commands) unavailable(ctx context.Context) error {
 	return &Fault{Kind: Unavailable, Detail: c.group.Unreachable(), Cause: ContextError(ctx)}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/machine"
 )
 
 // feed buffers the latest changes that the log reports, for watchers. One goroutine
@@ -120,7 +121,7 @@ func (f *feed[T]) chunkEnd(from int) int {
 
 // follow waits for items after a position, and returns none once due delivers; nil: never. When
 // the client stops, the items that the feed has come first.
-func (f *feed[T]) follow(ctx context.Context, c *Client, after uint64, due <-chan time.Time) ([]item[T], error) {
+func (f *feed[T]) follow(ctx context.Context, life *lifetime, after uint64, due <-chan time.Time) ([]item[T], error) {
 	for {
 		if ctx.Err() != nil {
 			return nil, contextFault(Interrupted, ctx)
@@ -134,9 +135,9 @@ func (f *feed[T]) follow(ctx context.Context, c *Client, after uint64, due <-cha
 		case <-due:
 			return nil, nil
 		case <-ctx.Done():
-		case <-c.done:
+		case <-life.done:
 			if items, _, err = f.next(after); err == nil && len(items) == 0 {
-				err = c.Usable()
+				err = life.Usable()
 			}
 			return items, err
 		}
@@ -145,9 +146,9 @@ func (f *feed[T]) follow(ctx context.Context, c *Client, after uint64, due <-cha
 
 // each calls yield with each item after a position until yield returns false, which
 // is no error, or no item can come.
-func (f *feed[T]) each(ctx context.Context, c *Client, after uint64, yield func(T) bool) error {
+func (f *feed[T]) each(ctx context.Context, life *lifetime, after uint64, yield func(T) bool) error {
 	for {
-		items, err := f.follow(ctx, c, after, nil)
+		items, err := f.follow(ctx, life, after, nil)
 		if err != nil {
 			return err
 		}
@@ -167,6 +168,9 @@ func (f *feed[T]) each(ctx context.Context, c *Client, after uint64, yield func(
 // and fixes the answer of a query afterwards: the end of a feed and the state that a
 // query sees are always at the same position of the log.
 type feeds struct {
+	life *lifetime
+	ask  func(context.Context, machine.Query, QueryOptions) (any, error)
+
 	keys    feed[fact.KeyChange]    // by the index of the change
 	leaders feed[fact.LeaderChange] // by a number of our own
 }
@@ -176,13 +180,12 @@ const (
 	maxFeedBytes = 32 << 20
 )
 
-func newFeeds() *feeds {
-	f := new(feeds)
+func (f *feeds) begin(life *lifetime, ask func(context.Context, machine.Query, QueryOptions) (any, error)) {
+	f.life, f.ask = life, ask
 	f.keys.maxItems, f.keys.maxBytes = maxFeedItems, maxFeedBytes
 	f.keys.bytesOf = func(c fact.KeyChange) int { return len(c.Entry.Key) + len(c.Entry.Value) }
 	f.leaders.maxItems, f.leaders.maxBytes = maxFeedItems, maxFeedBytes
 	f.leaders.bytesOf = func(c fact.LeaderChange) int { return len(c.Election) + c.Leader.Bytes() }
-	return f
 }
 
 func (f *feeds) restart(changes uint64) {

@@ -185,7 +185,7 @@ func TestWatch_SlowWatcher(t *testing.T) {
 	c, _ := newFake(t)
 	f.add(1, 0)
 	yielded := 0
-	err := f.each(t.Context(), c, 0, func(int) bool {
+	err := f.each(t.Context(), &c.lifetime, 0, func(int) bool {
 		if yielded++; yielded == 1 {
 			for at := range uint64(4 * feedChunk) {
 				f.add(at+2, 0)

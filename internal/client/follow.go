@@ -10,19 +10,9 @@ import (
 	"github.com/conclave-go/conclave/internal/machine"
 )
 
-// Watch is [Group].Watch.
-func (c *Client) Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
-	return c.group.Watch(ctx, prefix, after, yield)
-}
-
-// Observe is [Group].Observe.
-func (c *Client) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
-	return c.group.Observe(ctx, election, yield)
-}
-
 // FollowKeys implements [Group].Watch by the feed of this process, which applies the log.
-func (c *Client) FollowKeys(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
-	return c.feeds.keys.each(ctx, c, after, func(change fact.KeyChange) bool {
+func (f *feeds) FollowKeys(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
+	return f.keys.each(ctx, f.life, after, func(change fact.KeyChange) bool {
 		return !strings.HasPrefix(change.Entry.Key, prefix) || yield(change)
 	})
 }
@@ -38,7 +28,7 @@ const (
 
 // FollowKeysPassing is FollowKeys, and calls passed with the index of the last change that has
 // passed without one that begins with the prefix, from time to time. False ends it, as of yield.
-func (c *Client) FollowKeysPassing(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool, passed func(uint64) bool) error {
+func (f *feeds) FollowKeysPassing(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool, passed func(uint64) bool) error {
 	reported, at, items, bytes := after, time.Now(), 0, 0
 	timer := time.NewTimer(passingInterval)
 	defer timer.Stop()
@@ -47,12 +37,12 @@ func (c *Client) FollowKeysPassing(ctx context.Context, prefix string, after uin
 		if after > reported {
 			due = timer.C
 		}
-		changes, err := c.feeds.keys.follow(ctx, c, after, due)
+		changes, err := f.keys.follow(ctx, f.life, after, due)
 		if err != nil {
 			return err
 		}
 		for _, change := range changes {
-			after, items, bytes = change.at, items+1, bytes+c.feeds.keys.bytesOf(change.value)
+			after, items, bytes = change.at, items+1, bytes+f.keys.bytesOf(change.value)
 			if !strings.HasPrefix(change.value.Entry.Key, prefix) {
 				continue
 			}
@@ -77,10 +67,10 @@ func (c *Client) FollowKeysPassing(ctx context.Context, prefix string, after uin
 
 // FollowLeader implements [Group].Observe by the feed of this process. After a gap in the
 // feed it continues with the current leader.
-func (c *Client) FollowLeader(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
+func (f *feeds) FollowLeader(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
 	var last *fact.Leader
 	for first := true; ; first = false {
-		now, position, err := c.leader(ctx, election)
+		now, position, err := f.leader(ctx, election)
 		if err != nil {
 			return err
 		}
@@ -89,7 +79,7 @@ func (c *Client) FollowLeader(ctx context.Context, election string, yield func(*
 				return nil
 			}
 		}
-		err = c.feeds.leaders.each(ctx, c, position, func(change fact.LeaderChange) bool {
+		err = f.leaders.each(ctx, f.life, position, func(change fact.LeaderChange) bool {
 			if change.Election != election {
 				return true
 			}
@@ -112,13 +102,13 @@ func SameLeader(a, b *fact.Leader) bool {
 
 // leader returns the leader of an election, nil if there is none, and the position of that
 // state in the feed of leader changes.
-func (c *Client) leader(ctx context.Context, election string) (leader *fact.Leader, position uint64, err error) {
+func (f *feeds) leader(ctx context.Context, election string) (leader *fact.Leader, position uint64, err error) {
 	fixed := make(chan uint64, 1) // a query that was abandoned may still be evaluated
-	leader, err = Ask[*fact.Leader](ctx, c, machine.LeaderQuery{Election: election}, QueryOptions{
-		Fixed: func() { fixed <- c.feeds.leaders.end() },
+	answer, err := f.ask(ctx, machine.LeaderQuery{Election: election}, QueryOptions{
+		Fixed: func() { fixed <- f.leaders.end() },
 	})
 	if err != nil {
 		return nil, 0, err
 	}
-	return leader, <-fixed, nil
+	return answer.(*fact.Leader), <-fixed, nil
 }

@@ -65,13 +65,13 @@ const fakeTTL = 10 * time.Second
 // newFake returns a registered client of a fake group.
 func newFake(t testing.TB) (*Client, *fakeGroup) {
 	t.Helper()
-	c := New(Config{
+	g := &fakeGroup{machine: machine.New(), incarnation: wire.ID{1}, calls: make(map[uint64]Call), began: time.Now()}
+	g.clock.Source = leaseclock.System()
+	c := newClient(Config{
 		TTL: fakeTTL, IncarnationTTL: time.Minute, Logger: slog.New(slog.DiscardHandler),
 		LeaseEnded: func(wire.ID, error) {}, HoldLost: func(string, uint64) {},
-	})
-	g := &fakeGroup{client: c, machine: machine.New(), incarnation: wire.ID{1}, calls: make(map[uint64]Call), began: time.Now()}
-	g.clock.Source = leaseclock.System()
-	c.clock = leaseclock.New(&g.clock)
+	}, leaseclock.New(&g.clock))
+	g.client = c
 	g.changed.L = &g.mu
 	c.Connect(g, func(attempt uint32, ttl time.Duration) *wire.Command {
 		return &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{

@@ -136,7 +136,7 @@ func (k *keeper) request(name string, n *kept, wait bool) *tenure {
 	if wait {
 		n.open = t
 	}
-	k.lease.client.spawn(func() { t.request(ctx, wait) })
+	k.lease.client.requests.start(func() { t.request(ctx, wait) })
 	return t
 }
 
@@ -177,4 +177,31 @@ func (k *keeper) stop() {
 			}
 		}
 	}
+}
+
+// requests is the goroutines that request tenures.
+type requests struct {
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	waited bool // guarded by mu; wait was called
+}
+
+// start starts a request. One that comes after wait ends at once, as its lease
+// has ended.
+func (r *requests) start(request func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waited {
+		go request()
+	} else {
+		r.running.Go(request)
+	}
+}
+
+func (r *requests) wait() {
+	r.mu.Lock()
+	r.waited = true
+	r.mu.Unlock()
+	r.running.Wait()
 }

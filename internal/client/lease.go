@@ -205,9 +205,9 @@ func (l *Lease) end(why error, what ending) bool {
 	if l.keeper.used.Load() {
 		time.AfterFunc(0, l.keeper.stop) // its mu may be held
 	}
-	l.client.drop(l)
+	l.client.leases.drop(l)
 	if what == lost {
-		l.client.reportLost(l, holds, why)
+		l.client.losses.note(l, holds, why)
 	}
 	l.client.cfg.LeaseEnded(l.id, why)
 	return true

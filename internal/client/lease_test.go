@@ -29,7 +29,7 @@ func TestLease_DeadlineCountsFromSending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := o.answered(answer{client: c, reply: reply, incarnation: g.incarnation})
+	l, err := o.answered(answer{reply: reply, incarnation: g.incarnation})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestLease_DeadlineCountsFromSending(t *testing.T) {
 		t.Errorf("opened: trusted for %v after it was sent, want %v", time.Duration(got-o.sent), trusted)
 	}
 	sent := c.clock.Now() - instant(30*time.Second)
-	c.renewal.acknowledged(sent, answer{client: c, reply: &wire.Reply{Code: wire.Code_OK}, incarnation: g.incarnation})
+	c.renewal.acknowledged(sent, answer{reply: &wire.Reply{Code: wire.Code_OK}, incarnation: g.incarnation})
 	if got, want := l.currentDeadline(), sent+instant(trusted); got != want {
 		t.Errorf("renewed: trusted for %v after it was sent, want %v", time.Duration(got-sent), trusted)
 	}
@@ -211,7 +211,7 @@ func TestOpening_SnapshotBetween(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.replaceState()
-	_, err = o.answered(answer{client: c, reply: reply, incarnation: g.incarnation})
+	_, err = o.answered(answer{reply: reply, incarnation: g.incarnation})
 	if err != errRetryOpening {
 		t.Errorf("got %v, want another attempt", err)
 	}
@@ -242,7 +242,7 @@ func TestLeader_PositionOfFeed(t *testing.T) {
 	if _, err := e.Acquire(t.Context(), true, []byte("value"), nil); err != nil {
 		t.Fatal(err)
 	}
-	err = c.feeds.leaders.each(t.Context(), c, position, func(change fact.LeaderChange) bool {
+	err = c.feeds.leaders.each(t.Context(), &c.lifetime, position, func(change fact.LeaderChange) bool {
 		if string(change.Leader.Value) != "value" {
 			t.Errorf("got %+v", change.Leader)
 		}

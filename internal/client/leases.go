@@ -4,51 +4,75 @@ package client
 // and leave it when they end.
 
 import (
+	"cmp"
+	"sync/atomic"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/leaseclock"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
+// leases is the table of live leases. It may be used on any goroutine.
+type leases struct {
+	life           *lifetime
+	clock          *leaseclock.Clock
+	incarnationTTL time.Duration // how long a renewal of the registration lasts
+	lookAt         atomic.Int64  // the instant at which look looks at all leases again
+
+	byID    map[wire.ID]*Lease // guarded by mu of life; live ones
+	own     *Lease             // guarded by mu of life; the client's own, if it has one
+	opening *sharedOpening     // guarded by mu of life; of the client's own lease
+}
+
 // track enters a lease into the table; false means that the client is closing.
-func (c *Client) track(l *Lease) bool {
-	c.mu.Lock()
-	if c.closing {
-		c.mu.Unlock()
+func (s *leases) track(l *Lease) bool {
+	s.life.mu.Lock()
+	if s.life.closing {
+		s.life.mu.Unlock()
 		return false
 	}
-	c.leases[l.id] = l
-	c.mu.Unlock()
+	s.byID[l.id] = l
+	s.life.mu.Unlock()
 	if l.Err() != nil {
-		c.drop(l) // its deadline came before this
+		s.drop(l) // its deadline came before this
 	}
-	c.renewal.hasten(l)
 	return true
 }
 
 // drop removes a lease that has ended.
-func (c *Client) drop(l *Lease) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.leases[l.id] == l {
-		delete(c.leases, l.id)
+func (s *leases) drop(l *Lease) {
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	if s.byID[l.id] == l {
+		delete(s.byID, l.id)
 	}
-	if c.own == l {
-		c.own = nil
+	if s.own == l {
+		s.own = nil
 	}
+}
+
+// ownOf returns the given lease, or the client's own if it is nil; nil: there is none, or the client is closing.
+func (s *leases) ownOf(fixed *Lease) *Lease {
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	if s.life.closing {
+		return nil
+	}
+	return cmp.Or(fixed, s.own)
 }
 
 // lease returns a live lease, or nil.
-func (c *Client) lease(id wire.ID) *Lease {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.leases[id]
+func (s *leases) lease(id wire.ID) *Lease {
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	return s.byID[id]
 }
 
-func (c *Client) liveLeases() []*Lease {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	list := make([]*Lease, 0, len(c.leases))
-	for _, l := range c.leases {
+func (s *leases) live() []*Lease {
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	list := make([]*Lease, 0, len(s.byID))
+	for _, l := range s.byID {
 		list = append(list, l)
 	}
 	return list
@@ -56,9 +80,9 @@ func (c *Client) liveLeases() []*Lease {
 
 // smallestSpan is the smallest time for which a renewal lasts, of the live leases and of
 // the registration.
-func (c *Client) smallestSpan() time.Duration {
-	smallest := c.cfg.IncarnationTTL
-	for _, l := range c.liveLeases() {
+func (s *leases) smallestSpan() time.Duration {
+	smallest := s.incarnationTTL
+	for _, l := range s.live() {
 		if l.span != NoTTL {
 			smallest = min(smallest, l.span)
 		}
@@ -67,56 +91,53 @@ func (c *Client) smallestSpan() time.Duration {
 }
 
 // Sessions returns the sessions of the live leases.
-func (c *Client) Sessions() (ids []wire.ID) {
-	for _, l := range c.liveLeases() {
+func (s *leases) Sessions() (ids []wire.ID) {
+	for _, l := range s.live() {
 		ids = append(ids, l.id)
 	}
 	return ids
 }
 
 // RenewalInterval is how often this process renews its registration and its leases.
-func (c *Client) RenewalInterval() time.Duration { return c.smallestSpan() / 3 }
+func (s *leases) RenewalInterval() time.Duration { return s.smallestSpan() / 3 }
 
 // NoLease is what Left returns without a lease that ends by time.
 const NoLease = 24 * time.Hour
 
 // Left returns for how long all leases of this process last without another renewal.
-func (c *Client) Left() time.Duration {
+func (s *leases) Left() time.Duration {
 	left := NoLease
-	for _, l := range c.liveLeases() {
+	for _, l := range s.live() {
 		l.mu.Lock()
 		if at, _ := l.deadline(); at != never {
-			left = min(left, c.clock.Until(at))
+			left = min(left, s.clock.Until(at))
 		}
 		l.mu.Unlock()
 	}
 	return max(left, 0)
 }
 
-// Woke looks whether the machine was suspended, and then checks the deadlines of all
-// leases and whether a renewal is due. The group calls it whenever the goroutine that
-// delivers outcomes has something to do, each tick included: timers stand still while
-// the machine is suspended, and lag behind the clock afterwards.
-func (c *Client) Woke() {
-	if c.clock.Look() < instant(c.lookAt.Load()) {
-		return
+// look checks the deadlines of all leases if one is due, or the machine was suspended. It reports whether it has.
+func (s *leases) look() bool {
+	if s.clock.Look() < instant(s.lookAt.Load()) {
+		return false
 	}
-	c.lookAt.Store(int64(never))
-	for _, l := range c.liveLeases() {
+	s.lookAt.Store(int64(never))
+	for _, l := range s.live() {
 		if l.Err() == nil {
 			l.mu.Lock()
 			l.setTimer()
 			l.mu.Unlock()
 		}
 	}
-	c.renewal.woke()
+	return true
 }
 
-// lookBy has Woke look at all leases no later than then.
-func (c *Client) lookBy(at instant) {
+// lookBy has look look at all leases no later than then.
+func (s *leases) lookBy(at instant) {
 	for {
-		planned := c.lookAt.Load()
-		if int64(at) >= planned || c.lookAt.CompareAndSwap(planned, int64(at)) {
+		planned := s.lookAt.Load()
+		if int64(at) >= planned || s.lookAt.CompareAndSwap(planned, int64(at)) {
 			return
 		}
 	}
@@ -126,10 +147,21 @@ func (c *Client) lookBy(at instant) {
 // registration has expired. Their sessions live on, unbound, and another process
 // may attach them. Sessions with a TTL have ended with the registration; their
 // leases end at their deadlines.
-func (c *Client) unbindAll(incarnation wire.ID) {
-	for _, l := range c.liveLeases() {
+func (s *leases) unbindAll(incarnation wire.ID) {
+	for _, l := range s.live() {
 		if l.ttl == NoTTL && l.incarnation == incarnation {
 			l.end(unbound(), lost)
 		}
 	}
+}
+
+// Sizes returns how many leases are live, and how many holds they have.
+func (s *leases) Sizes() (leases, holds int) {
+	for _, l := range s.live() {
+		leases++
+		l.mu.Lock()
+		holds += len(l.holds)
+		l.mu.Unlock()
+	}
+	return leases, holds
 }

@@ -9,6 +9,8 @@ import (
 // are of this process; they are not smaller than the index of the last change, so that they
 // fit among the indexes of the log.
 type lists struct {
+	life *lifetime
+
 	mu    sync.Mutex
 	now   uint64        // guarded by mu; 0: no state yet
 	moved chan struct{} // guarded by mu; closed at the next change; nil without waiting callers
@@ -41,25 +43,25 @@ func (l *lists) state(after uint64) (now uint64, moved <-chan struct{}) {
 
 // ListsChanged is called when lists of members, sessions or checks show something else, on
 // any goroutine. Index is that of the last entry that has been applied.
-func (c *Client) ListsChanged(index uint64) { c.lists.change(index) }
+func (l *lists) ListsChanged(index uint64) { l.change(index) }
 
 // AwaitLists returns the number of the present state of these lists, once that is not after.
-func (c *Client) AwaitLists(ctx context.Context, after uint64) (uint64, error) {
+func (l *lists) AwaitLists(ctx context.Context, after uint64) (uint64, error) {
 	for {
-		if err := c.Usable(); err != nil {
+		if err := l.life.Usable(); err != nil {
 			return 0, err
 		}
 		if ctx.Err() != nil {
 			return 0, contextFault(Interrupted, ctx)
 		}
-		now, moved := c.lists.state(after)
+		now, moved := l.state(after)
 		if moved == nil {
 			return now, nil
 		}
 		select {
 		case <-moved:
 		case <-ctx.Done():
-		case <-c.done:
+		case <-l.life.done:
 		}
 	}
 }

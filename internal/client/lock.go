@@ -130,14 +130,6 @@ func (l *Lock) acquireUnder(ctx context.Context) (*Lease, *Hold, error) {
 	return lease, nil, err
 }
 
-// leaseFor returns the given lease, or the client's own if it is nil.
-func (c *Client) leaseFor(ctx context.Context, fixed *Lease) (*Lease, error) {
-	if fixed == nil {
-		return c.ownLease(ctx)
-	}
-	return fixed, fixed.Err()
-}
-
 // lingers reports whether the handle acquires the lock in a tenure of this process. own is
 // what it holds. A lock does not linger before the group is at the level for that, nor under
 // a session without TTL: once this process has ended, nothing would end the tenure.

@@ -1,8 +1,11 @@
 package client
 
 import (
+	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/conclave-go/conclave/internal/metrics"
 )
 
 // lossLog bounds the log lines about losses. A process can lose a hundred thousand
@@ -35,16 +38,24 @@ func (l *lossLog) allow() (skipped int, ok bool) {
 	return skipped, true
 }
 
-// reportLost logs the loss of a lease and of its holds, and reports each hold.
-func (c *Client) reportLost(l *Lease, holds map[*Hold]struct{}, why error) {
-	if skipped, ok := c.losses.allow(); ok {
-		c.log.Warn("session lost", "session", l.id, "holds", len(holds), "error", why, "skipped", skipped)
+// losses logs and reports what is lost.
+type losses struct {
+	lines  lossLog
+	log    *slog.Logger
+	lost   *metrics.Counter // Metrics.Lost
+	report func(name string, fence uint64)
+}
+
+// note logs the loss of a lease and of its holds, and reports each hold.
+func (s *losses) note(l *Lease, holds map[*Hold]struct{}, why error) {
+	if skipped, ok := s.lines.allow(); ok {
+		s.log.Warn("session lost", "session", l.id, "holds", len(holds), "error", why, "skipped", skipped)
 	}
 	for h := range holds {
-		if skipped, ok := c.losses.allow(); ok {
-			c.log.Warn("lock lost", "name", h.name, "fence", h.fence, "session", l.id, "skipped", skipped)
+		if skipped, ok := s.lines.allow(); ok {
+			s.log.Warn("lock lost", "name", h.name, "fence", h.fence, "session", l.id, "skipped", skipped)
 		}
-		c.metrics.Lost.Add(1)
-		c.cfg.HoldLost(h.name, h.fence)
+		s.lost.Add(1)
+		s.report(h.name, h.fence)
 	}
 }

@@ -15,14 +15,3 @@ type Metrics struct {
 
 // Metrics returns what the client counts.
 func (c *Client) Metrics() *Metrics { return &c.metrics }
-
-// Sizes returns how many leases are live, and how many holds they have.
-func (c *Client) Sizes() (leases, holds int) {
-	for _, l := range c.liveLeases() {
-		leases++
-		l.mu.Lock()
-		holds += len(l.holds)
-		l.mu.Unlock()
-	}
-	return leases, holds
-}

@@ -60,7 +60,7 @@ func (c *Client) Attach(ctx context.Context, id wire.ID) (*Lease, error) {
 		if err := c.Usable(); err != nil {
 			return nil, err
 		}
-		if l := c.lease(id); l != nil && l.Err() == nil {
+		if l := c.leases.lease(id); l != nil && l.Err() == nil {
 			return l, nil
 		}
 		l, err := c.newAttachment(id).run(ctx)
@@ -147,15 +147,16 @@ func (o *opening) answered(a answer) (*Lease, error) {
 		o.discard()
 		return nil, errRetryOpening
 	}
-	if l := o.client.lease(o.id); l != nil {
+	if l := o.client.leases.lease(o.id); l != nil {
 		return l, nil // another Attach was faster
 	}
 	l := newLease(o.client, o.id, a.incarnation, o.ttl, a.reply, o.sent)
-	if !o.client.track(l) {
+	if !o.client.leases.track(l) {
 		o.discard() // or the graceful shutdown does
 		l.end(o.client.closed(), released)
 		return nil, o.client.closed()
 	}
+	o.client.renewal.hasten(l)
 	return l, nil
 }
 
@@ -178,10 +179,38 @@ func (c *Client) discard(id wire.ID, ttl time.Duration) {
 	})
 }
 
+// leaseFor returns the given lease, or the client's own if it is nil.
+func (c *Client) leaseFor(ctx context.Context, fixed *Lease) (*Lease, error) {
+	if fixed == nil {
+		return c.ownLease(ctx)
+	}
+	return fixed, fixed.Err()
+}
+
 // sharedOpening is the client's own lease being opened, for all that wait for it.
 type sharedOpening struct {
 	done chan struct{}
 	err  error // valid once done is closed
+}
+
+// shareOpening returns the client's own lease, or else its opening: first has the caller begin it.
+func (s *leases) shareOpening() (own *Lease, shared *sharedOpening, first bool) {
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	if s.own == nil && s.opening == nil {
+		s.opening, first = &sharedOpening{done: make(chan struct{})}, true
+	}
+	return s.own, s.opening, first
+}
+
+// opened ends the opening of the client's own lease; nil: it has failed.
+func (s *leases) opened(own *Lease) {
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	s.opening = nil
+	if own != nil {
+		s.own = own
+	}
 }
 
 // ownLease returns the client's own lease, and opens it if there is none. It blocks
@@ -191,13 +220,7 @@ func (c *Client) ownLease(ctx context.Context) (*Lease, error) {
 		if err := c.Usable(); err != nil {
 			return nil, err
 		}
-		c.mu.Lock()
-		own, shared, first := c.own, c.opening, false
-		if own == nil && shared == nil {
-			shared, first = &sharedOpening{done: make(chan struct{})}, true
-			c.opening = shared
-		}
-		c.mu.Unlock()
+		own, shared, first := c.leases.shareOpening()
 		if first {
 			c.openOwn(shared)
 		}
@@ -205,7 +228,7 @@ func (c *Client) ownLease(ctx context.Context) (*Lease, error) {
 			if own.Err() == nil {
 				return own, nil
 			}
-			c.drop(own)
+			c.leases.drop(own)
 			continue
 		}
 		select {
@@ -226,12 +249,7 @@ func (c *Client) openOwn(shared *sharedOpening) {
 	o := c.newOpening(LeaseConfig{Name: c.cfg.Name, TTL: c.cfg.TTL})
 	c.pursue(o.command, func(a answer) {
 		l, err := o.answered(a)
-		c.mu.Lock()
-		c.opening = nil
-		if l != nil {
-			c.own = l
-		}
-		c.mu.Unlock()
+		c.leases.opened(l)
 		if !errors.Is(err, errRetryOpening) { // then the waiting callers try again
 			shared.err = err
 		}

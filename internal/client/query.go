@@ -10,20 +10,26 @@ import (
 // documents. It blocks until a quorum has confirmed that the state at hand is up to
 // date; a stale query does not block for the group.
 func Ask[A any](ctx context.Context, c *Client, q machine.Query, opts QueryOptions) (answer A, err error) {
-	if err := c.Usable(); err != nil {
+	a, err := c.query(ctx, q, opts)
+	if err != nil {
 		return answer, err
 	}
+	return a.(A), nil
+}
+
+func (c *commands) query(ctx context.Context, q machine.Query, opts QueryOptions) (any, error) {
+	if err := c.life.Usable(); err != nil {
+		return nil, err
+	}
 	if ctx.Err() != nil {
-		return answer, contextFault(Interrupted, ctx)
+		return nil, contextFault(Interrupted, ctx)
 	}
 	a, err := c.group.Query(ctx, q, opts)
 	switch {
 	case err != nil && ctx.Err() != nil && opts.Stale:
-		return answer, contextFault(Interrupted, ctx)
+		return nil, contextFault(Interrupted, ctx)
 	case err != nil && ctx.Err() != nil:
-		return answer, c.unavailable(ctx)
-	case err != nil:
-		return answer, err
+		return nil, c.unavailable(ctx)
 	}
-	return a.(A), nil
+	return a, err
 }

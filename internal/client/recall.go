@@ -1,10 +1,6 @@
 package client
 
-import (
-	"time"
-
-	"github.com/conclave-go/conclave/internal/fact"
-)
+import "time"
 
 // recall closes a tenure; number 0: all tenures.
 func (k *keeper) recall(name string, number uint64) {
@@ -35,14 +31,5 @@ func (k *keeper) recallAll() {
 	k.mu.Unlock()
 	for _, name := range names {
 		k.recall(name, 0)
-	}
-}
-
-// Recalled is called when the log reports that other owners wait behind tenures.
-func (c *Client) Recalled(recalls []fact.Recall) {
-	for _, r := range recalls {
-		if l := c.lease(r.Session); l != nil {
-			l.keeper.recall(r.Lock, r.Handle)
-		}
 	}
 }

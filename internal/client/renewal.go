@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/leaseclock"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -12,7 +13,9 @@ import (
 // command, each third of the smallest time for which a renewal lasts. One renewal is
 // under way at a time: it is retried until its outcome is known.
 type renewal struct {
-	client *Client
+	commands *commands
+	leases   *leases
+	clock    *leaseclock.Clock
 
 	mu      sync.Mutex
 	timer   *time.Timer // guarded by mu
@@ -20,16 +23,16 @@ type renewal struct {
 	stopped bool        // guarded by mu
 }
 
-func (r *renewal) begin() { r.schedule(r.client.clock.Now()) }
+func (r *renewal) begin() { r.schedule(r.clock.Now()) }
 
 // schedule sets the timer to an interval after that time.
 func (r *renewal) schedule(after instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.stopped {
-		r.due = after + instant(r.client.smallestSpan()/3)
-		r.client.lookBy(r.due)
-		r.timer = time.AfterFunc(max(r.client.clock.Until(r.due), 0), r.send)
+		r.due = after + instant(r.leases.smallestSpan()/3)
+		r.leases.lookBy(r.due)
+		r.timer = time.AfterFunc(max(r.clock.Until(r.due), 0), r.send)
 	}
 }
 
@@ -39,8 +42,8 @@ func (r *renewal) woke() {
 	defer r.mu.Unlock()
 	switch {
 	case r.timer == nil || r.stopped || r.due == never:
-	case r.client.clock.Now() < r.due:
-		r.client.lookBy(r.due)
+	case r.clock.Now() < r.due:
+		r.leases.lookBy(r.due)
 	case r.timer.Stop():
 		r.timer.Reset(0)
 	}
@@ -54,11 +57,11 @@ func (r *renewal) hasten(l *Lease) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	due := r.client.clock.Now() + instant(l.span/3)
+	due := r.clock.Now() + instant(l.span/3)
 	if r.timer != nil && due < r.due && r.timer.Stop() {
 		r.due = due
-		r.client.lookBy(due)
-		r.timer.Reset(r.client.clock.Until(due))
+		r.leases.lookBy(due)
+		r.timer.Reset(r.clock.Until(due))
 	}
 }
 
@@ -66,9 +69,9 @@ func (r *renewal) send() {
 	r.mu.Lock()
 	r.due = never
 	r.mu.Unlock()
-	sent := r.client.clock.Now()
+	sent := r.clock.Now()
 	renew := renewCommand()
-	r.client.group.Renew(wire.CommandSize(renew), func() []byte { return encode(renew) }, &call{client: r.client, on: func(a answer) {
+	r.commands.group.Renew(wire.CommandSize(renew), func() []byte { return encode(renew) }, &call{commands: r.commands, on: func(a answer) {
 		r.acknowledged(sent, a)
 		r.schedule(sent)
 	}})
@@ -81,7 +84,7 @@ func (r *renewal) acknowledged(sent instant, a answer) {
 	if a.fault() != nil {
 		return
 	}
-	for _, l := range r.client.liveLeases() {
+	for _, l := range r.leases.live() {
 		if l.incarnation == a.incarnation {
 			l.acknowledged(sent)
 		}

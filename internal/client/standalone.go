@@ -10,8 +10,8 @@ import (
 // creation is a standalone session being created for a caller, which may abandon it before
 // there is an answer.
 type creation struct {
-	client *Client
-	id     wire.ID
+	commands *commands
+	id       wire.ID
 
 	mu        sync.Mutex
 	created   bool // guarded by mu
@@ -22,11 +22,11 @@ type creation struct {
 // CreateSession creates a session that is bound to no process, in a group of that feature level.
 // It blocks until the group has agreed. If ctx is done first, a session that may have been created is closed in the
 // background.
-func (c *Client) CreateSession(ctx context.Context, cfg LeaseConfig) (wire.ID, error) {
-	n := &creation{client: c, id: newID()}
+func (c *commands) CreateSession(ctx context.Context, cfg LeaseConfig) (wire.ID, error) {
+	n := &creation{commands: c, id: newID()}
 	open := cfg.open(n.id)
 	cmd := &wire.Command{Op: &wire.Command_CreateSession{CreateSession: &wire.CreateSession{Session: open}}}
-	if err := c.Usable(); err != nil {
+	if err := c.life.Usable(); err != nil {
 		return wire.ID{}, err
 	}
 	reply, err := c.execEach(ctx, cmd, func() func(answer) { return n.answered })
@@ -52,7 +52,7 @@ func (n *creation) answered(a answer) {
 	}
 }
 
-func (n *creation) discard() { n.client.pursue(closeCommand(n.id, true), ignore) }
+func (n *creation) discard() { n.commands.pursue(closeCommand(n.id, true), ignore) }
 
 // abandon has a session that is created from now on closed. It reports whether it was created
 // before.
@@ -66,7 +66,7 @@ func (n *creation) abandon() bool {
 }
 
 // RenewSession renews a standalone session. It blocks until the group has agreed.
-func (c *Client) RenewSession(ctx context.Context, id wire.ID) error {
+func (c *commands) RenewSession(ctx context.Context, id wire.ID) error {
 	_, err := c.Exec(ctx, &wire.Command{Op: &wire.Command_RenewSession{RenewSession: &wire.RenewSession{Id: id[:]}}})
 	if isCode(err, wire.Code_INVALID) && c.group.Level() < wire.LevelStandalone {
 		// The group does not know the command, so it has no such session either.

@@ -70,8 +70,8 @@ func TestCreateSession_AnsweredAtTheEnd(t *testing.T) {
 // What a registration created before it expired is closed when its caller has left.
 func TestCreateSession_DoubtfulAbandoned(t *testing.T) {
 	c, g := newFake(t)
-	n := &creation{client: c, id: wire.ID{1}}
-	n.answered(answer{client: c, reply: &wire.Reply{Code: wire.Code_UNKNOWN_INCARNATION}})
+	n := &creation{commands: &c.commands, id: wire.ID{1}}
+	n.answered(answer{reply: &wire.Reply{Code: wire.Code_UNKNOWN_INCARNATION}})
 	if n.abandon() {
 		t.Error("the caller has a session that may not exist")
 	}

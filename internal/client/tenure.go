@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -361,11 +360,8 @@ func (l *Lock) acquireHere(ctx context.Context) (fence uint64, ok bool) {
 	if l.linger == 0 || ctx.Err() != nil || l.order.wait() != nil || l.Holds() > 0 {
 		return 0, false
 	}
-	l.client.mu.Lock()
-	lease := cmp.Or(l.lease, l.client.own)
-	closing := l.client.closing
-	l.client.mu.Unlock()
-	if lease == nil || closing {
+	lease := l.client.leases.ownOf(l.lease)
+	if lease == nil {
 		return 0, false
 	}
 	return lease.keeper.take(l)

@@ -153,7 +153,7 @@ func (s *stress) wantNothingLeft() {
 	if v := s.group.lock("x"); v != nil {
 		s.t.Errorf("the group still has %+v", v)
 	}
-	for _, l := range s.client.liveLeases() {
+	for _, l := range s.client.leases.live() {
 		l.keeper.mu.Lock()
 		for name, n := range l.keeper.names { // order: each is an error
 			s.t.Errorf("left of %s: %d tenures, open %v", name, len(n.tenures), n.open)

@@ -25,7 +25,7 @@ func newLingering(t *testing.T) (*Client, *fakeGroup, *Lease) {
 	}
 	t.Cleanup(c.Wait)
 	t.Cleanup(func() { // stops the timers
-		for _, l := range c.liveLeases() {
+		for _, l := range c.leases.live() {
 			l.end(endedByGroup(), released)
 		}
 	})

@@ -58,7 +58,7 @@ func (tr *Trace) drain(places <-chan *wire.Reply) {
 
 // traced adds the identity of the call to a command that releases, unless the group is below
 // the level for it.
-func (c *Client) traced(cmd *wire.Command, id []byte) *wire.Command {
+func (c *commands) traced(cmd *wire.Command, id []byte) *wire.Command {
 	if len(id) == 0 || c.group.Level() < wire.LevelTrace {
 		return cmd
 	}

@@ -1,0 +1,46 @@
+package client
+
+import (
+	"cmp"
+	"sync"
+)
+
+// lifetime is whether a client is usable: until it is closing, or has stopped.
+type lifetime struct {
+	cause error // Config.Closed
+
+	mu      sync.Mutex // also of the table of leases: a lease does not enter it behind the end of all
+	closing bool       // guarded by mu
+
+	done chan struct{} // closed by Stopped
+	why  error         // set before done is closed
+}
+
+// BeginShutdown refuses every further use. The leases live on until EndLeases, and
+// the registration until Deregister.
+func (l *lifetime) BeginShutdown() {
+	l.mu.Lock()
+	l.closing = true
+	l.mu.Unlock()
+}
+
+// Usable returns a Fault of kind Closed once the client is closing or has stopped.
+func (l *lifetime) Usable() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closing {
+		return l.closed()
+	}
+	select {
+	case <-l.done:
+		return l.stopped()
+	default:
+		return nil
+	}
+}
+
+// closed is the fault of a request after BeginShutdown.
+func (l *lifetime) closed() error { return &Fault{Kind: Closed, Cause: l.cause} }
+
+// stopped is the fault of a request after Stopped.
+func (l *lifetime) stopped() error { return &Fault{Kind: Closed, Cause: cmp.Or(l.why, l.cause)} }
