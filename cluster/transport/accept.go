@@ -40,7 +40,7 @@ func (t *Transport) acceptLoop() {
 
 // admit starts the handshake, unless policy or limits forbid it.
 func (t *Transport) admit(raw net.Conn) {
-	if !t.permitted(raw.RemoteAddr()) {
+	if !t.network.permitted(raw.RemoteAddr()) {
 		t.failures.inbound(raw.RemoteAddr(), &ConnectError{Addr: raw.RemoteAddr().String(), Inbound: true, Err: ErrPlaintext})
 		_ = raw.Close()
 		return
@@ -63,12 +63,6 @@ func (t *Transport) admit(raw net.Conn) {
 	}
 }
 
-// admitted is answer in a place, which ends with it, however it ends: it asks the application.
-func (t *Transport) admitted(c *conn, place *slot) (*hello, error) {
-	defer t.handshakes.end(place)
-	return t.answer(c)
-}
-
 // serve runs one inbound connection.
 func (t *Transport) serve(c *conn, place *slot) {
 	given := false // to memberlist, which closes it
@@ -77,7 +71,7 @@ func (t *Transport) serve(c *conn, place *slot) {
 			_ = c.Close()
 		}
 	}()
-	h, err := t.admitted(c, place)
+	h, err := t.answerIn(c, place)
 	if err != nil {
 		t.failures.inbound(c.RemoteAddr(), err)
 		return
@@ -97,4 +91,16 @@ func (t *Transport) serve(c *conn, place *slot) {
 	case wire.Kind_CLIENT:
 		t.serveClient(c, h)
 	}
+}
+
+// serveClient has Config.Client serve the connection of a client, whose handshake is done.
+func (t *Transport) serveClient(c *conn, h *hello) {
+	l := t.cfg.Limits
+	cc := newClientConn(c, peerOf(c, h, wire.Kind_CLIENT), t.cfg.Timing, clientLimits{read: l.ClientFrame, write: l.Frame, queue: l.ClientQueueBytes})
+	cc.countIn(t.clientMemory)
+	if !t.goroutines.start("client writer", cc.write) {
+		return // the transport is closed
+	}
+	t.cfg.Client(cc)
+	cc.Close(nil)
 }

@@ -13,7 +13,7 @@ import (
 
 // checkClient decides, at a member, about the proven hello of a client, most fundamental
 // first.
-func (t *Transport) checkClient(c *conn, id *Identity, h *hello) *RefusedError {
+func (n *handshaker) checkClient(c *conn, id *Identity, h *hello) *RefusedError {
 	refuse := func(r Reason, format string, args ...any) *RefusedError {
 		return &RefusedError{Reason: r, Detail: fmt.Sprintf(format, args...)}
 	}
@@ -21,40 +21,40 @@ func (t *Transport) checkClient(c *conn, id *Identity, h *hello) *RefusedError {
 		return refused
 	}
 	switch {
-	case h.Member == id.Member || t.isMember(h.Member):
+	case h.Member == id.Member || n.members.isMember(h.Member):
 		return refuse(ReasonNotClient, "the key is that of member %v, and a client needs one of its own", wire.MemberID(h.Member))
 	case h.Incarnation != wire.ClientIncarnation(h.key):
 		return refuse(ReasonNotClient, "the incarnation is not the one that belongs to the key of client %v", wire.MemberID(h.Member))
-	case t.cfg.Client == nil:
+	case n.cfg.Client == nil:
 		return refuse(ReasonNoClients, "this member is not configured for clients: connect to another member")
 	}
-	if t.cfg.ClientsRefused != nil {
-		if why := t.cfg.ClientsRefused(); why != "" {
+	if n.cfg.ClientsRefused != nil {
+		if why := n.cfg.ClientsRefused(); why != "" {
 			return refuse(ReasonNoClients, "%s", why)
 		}
 	}
-	return t.askAdmission(c, h, wire.Kind_CLIENT)
+	return n.askAdmission(c, h, wire.Kind_CLIENT)
 }
 
 // admitClient is checkClient, and reserves a place for the connection.
-func (t *Transport) admitClient(c *conn, id *Identity, h *hello) *RefusedError {
-	refused := t.checkClient(c, id, h)
+func (n *handshaker) admitClient(c *conn, id *Identity, h *hello) *RefusedError {
+	refused := n.checkClient(c, id, h)
 	if refused == nil {
-		release, ok := t.limits.clients.take(hostOf(c.RemoteAddr()), func() { _ = c.Close() })
+		release, ok := n.limits.clients.take(hostOf(c.RemoteAddr()), func() { _ = c.Close() })
 		if ok {
 			c.afterClose(release)
 			return nil
 		}
 		refused = &RefusedError{Reason: ReasonBusy, Detail: fmt.Sprintf(
-			"limit exceeded: this member has connections of %d clients, and from no host more than from this one: connect to another member", t.cfg.Limits.Clients)}
+			"limit exceeded: this member has connections of %d clients, and from no host more than from this one: connect to another member", n.cfg.Limits.Clients)}
 	}
 	refused.Client = true
 	return refused
 }
 
 // servesClients reports whether a client could be accepted.
-func (t *Transport) servesClients() bool {
-	return t.cfg.Client != nil && !t.identity().Cluster.IsZero()
+func (n *handshaker) servesClients() bool {
+	return n.cfg.Client != nil && !n.identity().Cluster.IsZero()
 }
 
 // sameGroup makes the checks that the client and the member share. Either side may report
@@ -80,16 +80,4 @@ func clientIdentity(group, name string, key ed25519.PublicKey, cluster wire.ID) 
 		Group: group, Name: name, Cluster: cluster, Member: wire.FingerprintOf(key), Incarnation: wire.ClientIncarnation(key),
 		FeatureLevel: wire.FeatureLevel,
 	}
-}
-
-// serveClient has Config.Client serve the connection of a client, whose handshake is done.
-func (t *Transport) serveClient(c *conn, h *hello) {
-	l := t.cfg.Limits
-	cc := newClientConn(c, peerOf(c, h, wire.Kind_CLIENT), t.cfg.Timing, clientLimits{read: l.ClientFrame, write: l.Frame, queue: l.ClientQueueBytes})
-	cc.countIn(t.clientMemory)
-	if !t.goroutines.start("client writer", cc.write) {
-		return // the transport is closed
-	}
-	t.cfg.Client(cc)
-	cc.Close(nil)
 }

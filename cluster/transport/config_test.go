@@ -46,7 +46,7 @@ func TestPlaintext_BeyondLoopback(t *testing.T) {
 	}
 
 	b := start(t, identity(2), wildcard(), func(c *Config) { c.Insecure = true })
-	if !b.permitted(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}) {
+	if !b.network.permitted(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}) {
 		t.Error("not permitted with Insecure")
 	}
 }

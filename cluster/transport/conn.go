@@ -58,12 +58,6 @@ func (c *conn) afterClose(f func()) {
 	}
 }
 
-// track wraps a connection for Close to find. If the transport is closed, it
-// closes the connection and returns false.
-func (t *Transport) track(raw net.Conn) (*conn, bool) {
-	return track(raw, &t.mu, &t.closed, t.conns)
-}
-
 // track adds a connection to conns until it is closed, unless closed is set. mu guards both.
 func track(raw net.Conn, mu *sync.Mutex, closed *bool, conns map[*conn]struct{}) (*conn, bool) {
 	c := &conn{Conn: raw, raw: raw, done: make(chan struct{})}
@@ -90,10 +84,6 @@ type network struct {
 	resolver func(ctx context.Context, host string) ([]netip.Addr, error)
 	tls      *tlsPair
 	insecure bool
-}
-
-func (t *Transport) network() network {
-	return network{dialer: t.cfg.Dial, resolver: t.cfg.Lookup, tls: t.tls, insecure: t.cfg.Insecure}
 }
 
 // dial connects, without a handshake.
@@ -139,8 +129,6 @@ func (n network) dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 func (n network) permitted(remote net.Addr) bool {
 	return n.tls != nil || n.insecure || isLoopback(remote)
 }
-
-func (t *Transport) permitted(remote net.Addr) bool { return t.network().permitted(remote) }
 
 // isLoopback reports whether traffic with the address stays on this machine, as
 // it does for addresses that are not IP (in memory, Unix sockets).

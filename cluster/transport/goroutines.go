@@ -37,6 +37,12 @@ func (g *goroutines) start(name string, f func()) bool {
 	return true
 }
 
+// keepAlive starts a writeLoop that sends nothing but keep-alives. The reading
+// side reports its error.
+func (g *goroutines) keepAlive(s *stream) {
+	g.start("keep-alive", func() { _ = s.writeLoop(nil, nil, 0) })
+}
+
 func (g *goroutines) run(name string, f func()) {
 	defer g.wg.Done()
 	defer func() {

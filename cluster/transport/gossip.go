@@ -50,10 +50,6 @@ func newGossip(t *Transport) *Gossip {
 	}
 }
 
-// Gossip returns the transport for memberlist on this port. What arrives while
-// memberlist does not read from it, or after its Shutdown, is dropped.
-func (t *Transport) Gossip() *Gossip { return t.gossip }
-
 // FinalAdvertiseAddr returns the advertised address as an IP address, which is
 // what memberlist spreads.
 func (g *Gossip) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
@@ -87,7 +83,7 @@ func (g *Gossip) resolve(host string) (net.IP, error) {
 	if ip == nil {
 		ctx, cancel := context.WithTimeout(g.ctx, g.t.cfg.Timing.Dial)
 		defer cancel()
-		ips, err := g.t.network().lookup(ctx, host)
+		ips, err := g.t.network.lookup(ctx, host)
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +140,7 @@ func (g *Gossip) DialAddressTimeout(addr memberlist.Address, timeout time.Durati
 	if !g.track(c) {
 		return nil, ErrClosed
 	}
-	return &gossipStream{Conn: c, filter: g.t.filterOf(c)}, nil
+	return &gossipStream{Conn: c, filter: g.t.incarnations.filterOf(c, g.t.failures)}, nil
 }
 
 // acceptStream hands a connection to memberlist, which closes it.
@@ -153,7 +149,7 @@ func (g *Gossip) acceptStream(c *conn) {
 		return
 	}
 	select {
-	case g.streams <- &gossipStream{Conn: c, filter: g.t.filterOf(c)}:
+	case g.streams <- &gossipStream{Conn: c, filter: g.t.incarnations.filterOf(c, g.t.failures)}:
 	default:
 		_ = c.Close() // memberlist does not keep up; the peer retries
 	}
@@ -164,9 +160,9 @@ func (g *Gossip) acceptPackets(c *conn, h *hello) {
 	if !g.track(c) {
 		return
 	}
-	from, filter := replyAddr(h.Advertise, c.RemoteAddr()), g.t.filterOf(c)
+	from, filter := replyAddr(h.Advertise, c.RemoteAddr()), g.t.incarnations.filterOf(c, g.t.failures)
 	s := newStream(c, g.t.cfg.Timing, g.t.cfg.Limits.Packet)
-	g.t.keepAlive(s)
+	g.t.goroutines.keepAlive(s)
 	for {
 		body, err := s.read()
 		if err != nil {

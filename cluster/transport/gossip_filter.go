@@ -56,8 +56,8 @@ type gossipFilter struct {
 	dropped      func(error) // is called with the error of what is dropped alone
 }
 
-func (t *Transport) filterOf(c *conn) *gossipFilter {
-	return &gossipFilter{c.from, t.incarnations, func(err error) { t.failures.gossip(c.from, c.RemoteAddr(), err) }}
+func (i *incarnations) filterOf(c *conn, failures *failureLog) *gossipFilter {
+	return &gossipFilter{c.from, i, func(err error) { failures.gossip(c.from, c.RemoteAddr(), err) }}
 }
 
 // packet returns what memberlist may see of a packet; nothing: none of it.

@@ -22,27 +22,45 @@ import (
 // Nothing in a hello has an effect before its proof is verified: until then it is a claim.
 // A refusal is part of what its proof signs.
 
+// handshaker makes the handshake of each connection, on the goroutine that dials it or has accepted it: it decides who is
+// at the other end, and whether the connection is accepted. It may be used on any goroutine; what is shared has mutexes
+// of its own.
+type handshaker struct {
+	cfg        *Config // with defaults
+	tls        *tlsPair
+	network    network
+	members    *peers
+	identity   func() Identity                  // what this member's hello contains now
+	track      func(raw net.Conn) (*conn, bool) // has the transport close the connection at its end
+	limits     *connLimits
+	handshakes *slots // inbound connections that have proven nothing yet
+	strangers  *slots // those of proven processes that are no members
+	boots      *bootCounters
+	processes  *processes
+	failures   *failureLog
+}
+
 // connect dials a target and runs the dialer's half of the handshake. ctx and
 // Timing.Dial bound connect only: the connection is returned without deadlines.
 // The error is a *RefusedError or a *ConnectError.
-func (t *Transport) connect(ctx context.Context, to Target, kind wire.Kind) (*conn, error) {
-	c, err := t.dialAndGreet(ctx, to, kind)
+func (n *handshaker) connect(ctx context.Context, to Target, kind wire.Kind) (*conn, error) {
+	c, err := n.dialAndGreet(ctx, to, kind)
 	if err != nil {
-		t.failures.outbound(ctx, to, err)
+		n.failures.outbound(ctx, to, err)
 		return nil, err
 	}
 	return c, nil
 }
 
-func (t *Transport) dialAndGreet(ctx context.Context, to Target, kind wire.Kind) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timing.Dial)
+func (n *handshaker) dialAndGreet(ctx context.Context, to Target, kind wire.Kind) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timing.Dial)
 	defer cancel()
-	c, err := t.network().dial(ctx, to, t.track)
+	c, err := n.network.dial(ctx, to, n.track)
 	if err != nil {
 		return nil, &ConnectError{Member: to.Member, Addr: to.Addr, Host: to.Host, Err: err}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // unblocks greet
-	err = t.greet(c, to, kind)
+	err = n.greet(c, to, kind)
 	if !stop() {
 		err = withCause(ctx, err)
 	}
@@ -69,12 +87,12 @@ func withCause(ctx context.Context, err error) error {
 }
 
 // greet is the dialer's half of the handshake.
-func (t *Transport) greet(c *conn, to Target, kind wire.Kind) error {
-	if err := handshakeTLS(c, t.cfg.Calls); err != nil {
+func (n *handshaker) greet(c *conn, to Target, kind wire.Kind) error {
+	if err := handshakeTLS(c, n.cfg.Calls); err != nil {
 		return err
 	}
-	id := t.identity()
-	own, err := newHello(id, t.publicKey(), kind, to.Member, t.durable(), t.endorsements())
+	id := n.identity()
+	own, err := newHello(id, n.publicKey(), kind, to.Member, n.durable(), n.endorsements())
 	if err != nil {
 		return err
 	}
@@ -86,7 +104,7 @@ func (t *Transport) greet(c *conn, to Target, kind wire.Kind) error {
 		refused.Addr, refused.Here = to.Addr, true
 		return refused
 	}
-	if err := writeProof(c, t.cfg.Key, x, dialerProof, ""); err != nil {
+	if err := writeProof(c, n.cfg.Key, x, dialerProof, ""); err != nil {
 		return err
 	}
 	verdict, err := readProof(c, h.key, x, listenerVerdict)
@@ -95,27 +113,27 @@ func (t *Transport) greet(c *conn, to Target, kind wire.Kind) error {
 	}
 	misdirected := to.check(h, kind)
 	if misdirected != nil {
-		t.learnAddress(c, &id, h, kind)
+		n.learnAddress(c, &id, h, kind)
 	}
 	switch refused = misdirected; {
 	case verdict != "":
-		return t.refusedBy(h, parseRefusal(h.Member, to.Addr, verdict))
+		return n.refusedBy(h, parseRefusal(h.Member, to.Addr, verdict))
 	case refused == nil:
-		refused = t.admitHello(c, &id, h, kind)
+		refused = n.admitHello(c, &id, h, kind)
 	}
 	if refused == nil {
-		return writeProof(c, t.cfg.Key, x, dialerVerdict, "")
+		return writeProof(c, n.cfg.Key, x, dialerVerdict, "")
 	}
 	refused.Addr, refused.Here, refused.Member = to.Addr, true, h.Member
-	_ = writeProof(c, t.cfg.Key, x, dialerVerdict, refused.text()) // best effort: refused is the error to report
+	_ = writeProof(c, n.cfg.Key, x, dialerVerdict, refused.text()) // best effort: refused is the error to report
 	return refused
 }
 
 // learnAddress reports the address of a proven hello that the dialer did not expect at the
 // address dialed. Members that have all moved would not find each other otherwise.
-func (t *Transport) learnAddress(c *conn, id *Identity, h *hello, kind wire.Kind) {
-	if t.cfg.Moved != nil && kind != wire.Kind_FORM && t.checkHello(c, id, h, kind) == nil {
-		t.cfg.Moved(h.Member, h.Advertise, h.Name)
+func (n *handshaker) learnAddress(c *conn, id *Identity, h *hello, kind wire.Kind) {
+	if n.cfg.Moved != nil && kind != wire.Kind_FORM && n.checkHello(c, id, h, kind) == nil {
+		n.cfg.Moved(h.Member, h.Advertise, h.Name)
 	}
 }
 
@@ -138,35 +156,35 @@ func exchangeHellos(c *conn, own []byte) (*hello, *transcript, *RefusedError, er
 
 // admitHello makes the decision of either side about a proven hello, and has its effects
 // if the hello is accepted.
-func (t *Transport) admitHello(c *conn, id *Identity, h *hello, kind wire.Kind) *RefusedError {
-	if refused := t.checkHello(c, id, h, kind); refused != nil {
+func (n *handshaker) admitHello(c *conn, id *Identity, h *hello, kind wire.Kind) *RefusedError {
+	if refused := n.checkHello(c, id, h, kind); refused != nil {
 		return refused
 	}
-	return t.acceptHello(c, id, h, kind)
+	return n.acceptHello(c, id, h, kind)
 }
 
 // acceptHello has the effects of an accepted, proven hello.
-func (t *Transport) acceptHello(c *conn, id *Identity, h *hello, kind wire.Kind) *RefusedError {
+func (n *handshaker) acceptHello(c *conn, id *Identity, h *hello, kind wire.Kind) *RefusedError {
 	c.from = h
-	if kind == wire.Kind_CLIENT || id.Cluster.IsZero() || h.Cluster != id.Cluster || !t.isMember(h.Member) {
+	if kind == wire.Kind_CLIENT || id.Cluster.IsZero() || h.Cluster != id.Cluster || !n.members.isMember(h.Member) {
 		return nil
 	}
-	t.noteHost(h.Member, c.RemoteAddr())
+	n.members.noteHost(h.Member, c.RemoteAddr())
 	if kind == wire.Kind_PEER {
-		leave, refused := t.processes.enter(h.Member, h.Incarnation)
+		leave, refused := n.processes.enter(h.Member, h.Incarnation)
 		if refused != nil {
 			return refused
 		}
 		c.afterClose(leave)
 	}
-	return t.boots.record(&h.Identity, t.isRegistered(&h.Identity))
+	return n.boots.record(&h.Identity, n.isRegistered(&h.Identity))
 }
 
 // refusedBy has the effects of a refusal by a proven peer, which it returns. That of a
 // peer that is no member is an error like any other.
-func (t *Transport) refusedBy(h *hello, refused *RefusedError) *RefusedError {
-	if t.cfg.OnRefused != nil && t.isMember(h.Member) {
-		t.cfg.OnRefused(h.Member, refused)
+func (n *handshaker) refusedBy(h *hello, refused *RefusedError) *RefusedError {
+	if n.cfg.OnRefused != nil && n.members.isMember(h.Member) {
+		n.cfg.OnRefused(h.Member, refused)
 	}
 	return refused
 }
@@ -174,17 +192,17 @@ func (t *Transport) refusedBy(h *hello, refused *RefusedError) *RefusedError {
 // answer is the listener's half of the handshake. It reserves a place for the
 // connection, which closing it releases. The error is a *RefusedError or a
 // *ConnectError.
-func (t *Transport) answer(c *conn) (*hello, error) {
+func (n *handshaker) answer(c *conn) (*hello, error) {
 	failed := func(err error) error {
 		return &ConnectError{Addr: c.RemoteAddr().String(), Inbound: true, Handshake: true, Err: err}
 	}
-	if err := c.SetDeadline(time.Now().Add(t.cfg.Timing.Hello)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(n.cfg.Timing.Hello)); err != nil {
 		return nil, failed(err)
 	}
 	// The deadline does not end what waits for a function of the application.
-	limit := time.AfterFunc(t.cfg.Timing.Hello+handshakeGrace, func() { _ = c.Close() })
+	limit := time.AfterFunc(n.cfg.Timing.Hello+handshakeGrace, func() { _ = c.Close() })
 	defer limit.Stop()
-	h, err := t.decide(c)
+	h, err := n.decide(c)
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
 		refused.Addr = c.RemoteAddr().String()
 		return nil, refused
@@ -198,8 +216,14 @@ func (t *Transport) answer(c *conn) (*hello, error) {
 	return h, nil
 }
 
-func (t *Transport) decide(c *conn) (*hello, error) {
-	body, err := t.readInbound(c)
+// answerIn is answer in a place, which ends with it, however it ends: it asks the application.
+func (n *handshaker) answerIn(c *conn, place *slot) (*hello, error) {
+	defer n.handshakes.end(place)
+	return n.answer(c)
+}
+
+func (n *handshaker) decide(c *conn) (*hello, error) {
+	body, err := n.readInbound(c)
 	if err != nil {
 		if errors.Is(err, ErrTLSMismatch) {
 			refuseMismatch(c)
@@ -210,18 +234,18 @@ func (t *Transport) decide(c *conn) (*hello, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := t.identity()
+	id := n.identity()
 	h, malformed := parseHello(body)
 	kind, to := wire.Kind_KIND_UNSPECIFIED, uint64(0)
 	if h != nil {
 		kind, to = h.kind, h.Member
 	}
-	own, err := t.answeringHello(id, kind, to)
+	own, err := n.answeringHello(id, kind, to)
 	if err != nil {
 		return nil, err
 	}
 	if kind == wire.Kind_CLIENT {
-		t.handshakes.yield(c.place)
+		n.handshakes.yield(c.place)
 	}
 	if err := writeHello(c, own); err != nil {
 		return nil, err
@@ -231,32 +255,32 @@ func (t *Transport) decide(c *conn) (*hello, error) {
 		// There is no key to verify the dialer's proof with. Unread, it could reset the
 		// connection and lose the answer.
 		_, _ = readFrame(c, maxProof, nil)
-		return nil, t.refuse(c, x, malformed)
+		return nil, n.refuse(c, x, malformed)
 	}
 	if _, err := readProof(c, h.key, x, dialerProof); err != nil {
 		return nil, err
 	}
-	if refused := t.checkInbound(c, &id, h); refused != nil {
+	if refused := n.checkInbound(c, &id, h); refused != nil {
 		refused.Member = h.Member
-		return nil, t.refuse(c, x, refused)
+		return nil, n.refuse(c, x, refused)
 	}
-	if err := writeProof(c, t.cfg.Key, x, listenerVerdict, ""); err != nil {
+	if err := writeProof(c, n.cfg.Key, x, listenerVerdict, ""); err != nil {
 		return nil, err
 	}
-	return h, t.awaitVerdict(c, x, &id, h)
+	return h, n.awaitVerdict(c, x, &id, h)
 }
 
 // answeringHello returns the listener's hello. That to a client contains nothing about the
 // log and the other members.
-func (t *Transport) answeringHello(id Identity, kind wire.Kind, to uint64) ([]byte, error) {
+func (n *handshaker) answeringHello(id Identity, kind wire.Kind, to uint64) ([]byte, error) {
 	if kind == wire.Kind_CLIENT {
-		return newHello(id, t.publicKey(), kind, to, position{}, nil)
+		return newHello(id, n.publicKey(), kind, to, position{}, nil)
 	}
-	return newHello(id, t.publicKey(), kind, to, t.durable(), t.endorsements())
+	return newHello(id, n.publicKey(), kind, to, n.durable(), n.endorsements())
 }
 
 // awaitVerdict reads the dialer's decision.
-func (t *Transport) awaitVerdict(c *conn, x *transcript, id *Identity, h *hello) error {
+func (n *handshaker) awaitVerdict(c *conn, x *transcript, id *Identity, h *hello) error {
 	text, err := readProof(c, h.key, x, dialerVerdict)
 	if err != nil {
 		return err
@@ -264,9 +288,9 @@ func (t *Transport) awaitVerdict(c *conn, x *transcript, id *Identity, h *hello)
 	if text != "" {
 		refused := parseRefusal(h.Member, "", text)
 		refused.Client = h.kind == wire.Kind_CLIENT
-		return t.refusedBy(h, refused)
+		return n.refusedBy(h, refused)
 	}
-	if refused := t.acceptHello(c, id, h, h.kind); refused != nil {
+	if refused := n.acceptHello(c, id, h, h.kind); refused != nil {
 		refused.Here, refused.Member = true, h.Member
 		return refused // another connection has changed what checkInbound saw
 	}
@@ -274,39 +298,39 @@ func (t *Transport) awaitVerdict(c *conn, x *transcript, id *Identity, h *hello)
 }
 
 // refuse sends a refusal and returns it.
-func (t *Transport) refuse(c *conn, x *transcript, refused *RefusedError) *RefusedError {
+func (n *handshaker) refuse(c *conn, x *transcript, refused *RefusedError) *RefusedError {
 	refused.Here = true
 	// Best effort: the refusal is the error to report.
-	_ = writeProof(c, t.cfg.Key, x, listenerVerdict, refused.text())
+	_ = writeProof(c, n.cfg.Key, x, listenerVerdict, refused.text())
 	return refused
 }
 
-func (t *Transport) readInbound(c *conn) ([]byte, error) {
-	if t.tls != nil {
-		c.Conn = t.tls.accept(c.raw)
+func (n *handshaker) readInbound(c *conn) ([]byte, error) {
+	if n.tls != nil {
+		c.Conn = n.tls.accept(c.raw)
 	}
-	if err := handshakeTLS(c, t.cfg.Calls); err != nil {
+	if err := handshakeTLS(c, n.cfg.Calls); err != nil {
 		return nil, err
 	}
 	return readHello(c)
 }
 
-func (t *Transport) publicKey() ed25519.PublicKey {
-	return t.cfg.Key.Public().(ed25519.PublicKey) // always of that type
+func (n *handshaker) publicKey() ed25519.PublicKey {
+	return n.cfg.Key.Public().(ed25519.PublicKey) // always of that type
 }
 
 // endorsements returns those that this member's hello presents.
-func (t *Transport) endorsements() []*wire.Endorsement {
-	if t.cfg.Endorsements == nil {
+func (n *handshaker) endorsements() []*wire.Endorsement {
+	if n.cfg.Endorsements == nil {
 		return nil
 	}
-	return t.cfg.Endorsements()
+	return n.cfg.Endorsements()
 }
 
 // durable returns what this member's hello reports as durable now.
-func (t *Transport) durable() (p position) {
-	if t.cfg.Durable != nil {
-		p.term, p.index = t.cfg.Durable()
+func (n *handshaker) durable() (p position) {
+	if n.cfg.Durable != nil {
+		p.term, p.index = n.cfg.Durable()
 	}
 	return p
 }

@@ -43,7 +43,7 @@ func peerOf(c *conn, h *hello, kind wire.Kind) Peer {
 }
 
 // checkInbound decides whether to accept a proven inbound hello.
-func (t *Transport) checkInbound(c *conn, id *Identity, h *hello) *RefusedError {
+func (n *handshaker) checkInbound(c *conn, id *Identity, h *hello) *RefusedError {
 	switch {
 	case h.kind < wire.Kind_PEER || h.kind > wire.Kind_CLIENT:
 		return &RefusedError{Reason: ReasonKind, Detail: h.kind.String()}
@@ -51,12 +51,12 @@ func (t *Transport) checkInbound(c *conn, id *Identity, h *hello) *RefusedError 
 		return &RefusedError{Reason: ReasonMember, Detail: wrongMember(id.Member, h.to)}
 	}
 	if h.kind == wire.Kind_CLIENT {
-		return t.admitClient(c, id, h)
+		return n.admitClient(c, id, h)
 	}
-	if refused := t.checkHello(c, id, h, h.kind); refused != nil {
+	if refused := n.checkHello(c, id, h, h.kind); refused != nil {
 		return refused
 	}
-	release, ok := t.reserve(c, h)
+	release, ok := n.reserve(c, h)
 	if !ok {
 		return &RefusedError{Reason: ReasonBusy, Detail: fmt.Sprintf(
 			"limit exceeded: another %v connection from member %v", h.kind, wire.MemberID(h.Member))}
@@ -66,13 +66,13 @@ func (t *Transport) checkInbound(c *conn, id *Identity, h *hello) *RefusedError 
 }
 
 // reserve reserves a place for an inbound connection with a proven hello.
-func (t *Transport) reserve(c *conn, h *hello) (release func(), ok bool) {
-	if t.isMember(h.Member) {
-		return t.limits.reserve(h.Member, h.kind)
+func (n *handshaker) reserve(c *conn, h *hello) (release func(), ok bool) {
+	if n.members.isMember(h.Member) {
+		return n.limits.reserve(h.Member, h.kind)
 	}
 	host := hostOf(c.RemoteAddr())
-	place := t.strangers.begin(host, t.knownHost(host), false, func() { _ = c.Close() })
-	return func() { t.strangers.end(place) }, place != nil
+	place := n.strangers.begin(host, n.members.knownHost(host), false, func() { _ = c.Close() })
+	return func() { n.strangers.end(place) }, place != nil
 }
 
 func wrongMember(got, want uint64) string {
@@ -82,8 +82,8 @@ func wrongMember(got, want uint64) string {
 
 // checkHello makes the checks that both sides share, most fundamental first.
 // Either side may report the result, so the texts do not depend on the side.
-func (t *Transport) checkHello(c *conn, id *Identity, h *hello, kind wire.Kind) *RefusedError {
-	isMember := t.isMember(h.Member)
+func (n *handshaker) checkHello(c *conn, id *Identity, h *hello, kind wire.Kind) *RefusedError {
+	isMember := n.members.isMember(h.Member)
 	membersOnly := kind != wire.Kind_FORM
 	sameCluster := !id.Cluster.IsZero() && h.Cluster == id.Cluster
 	refuse := func(r Reason, format string, args ...any) *RefusedError {
@@ -104,21 +104,21 @@ func (t *Transport) checkHello(c *conn, id *Identity, h *hello, kind wire.Kind) 
 			"start each with an empty directory, as a new member", h.Cluster, id.Cluster)
 	case membersOnly && !sameCluster:
 		return refuse(ReasonNoCluster, "one of the two members belongs to no cluster yet")
-	case membersOnly && !isMember && t.cfg.Removed != nil && t.cfg.Removed(h.Member):
+	case membersOnly && !isMember && n.cfg.Removed != nil && n.cfg.Removed(h.Member):
 		return refuse(ReasonRemoved, "the group has removed member %v: start it with an empty directory, as a new member", member)
 	case membersOnly && !isMember:
-		if t.cfg.Endorsed != nil && len(h.endorsements) > 0 && t.askAdmission(c, h, kind) == nil {
-			t.cfg.Endorsed(peerOf(c, h, kind), h.endorsements)
+		if n.cfg.Endorsed != nil && len(h.endorsements) > 0 && n.askAdmission(c, h, kind) == nil {
+			n.cfg.Endorsed(peerOf(c, h, kind), h.endorsements)
 		}
 		return refuse(ReasonNotMember, "member %v is unknown or removed", member)
 	}
-	if refused := t.boots.check(&h.Identity, t.isRegistered(&h.Identity)); refused != nil {
+	if refused := n.boots.check(&h.Identity, n.isRegistered(&h.Identity)); refused != nil {
 		return refused
 	}
-	if refused := t.processes.check(h.Member, h.Incarnation); refused != nil {
+	if refused := n.processes.check(h.Member, h.Incarnation); refused != nil {
 		return refused
 	}
-	return t.askAdmission(c, h, kind)
+	return n.askAdmission(c, h, kind)
 }
 
 // otherCluster reports that both belong to clusters, and not to the same one.
@@ -128,13 +128,13 @@ func otherCluster(id *Identity, h *hello) bool {
 
 // isRegistered reports whether the identity is of the process that the group has registered
 // last.
-func (t *Transport) isRegistered(id *Identity) bool {
-	return t.cfg.Registered != nil && t.cfg.Registered(id.Member) == id.Incarnation
+func (n *handshaker) isRegistered(id *Identity) bool {
+	return n.cfg.Registered != nil && n.cfg.Registered(id.Member) == id.Incarnation
 }
 
 // askAdmission asks Config.Admit.
-func (t *Transport) askAdmission(c *conn, h *hello, kind wire.Kind) *RefusedError {
-	return askAdmission(t.cfg.Admit, c, h, kind)
+func (n *handshaker) askAdmission(c *conn, h *hello, kind wire.Kind) *RefusedError {
+	return askAdmission(n.cfg.Admit, c, h, kind)
 }
 
 func askAdmission(admit func(Peer) error, c *conn, h *hello, kind wire.Kind) *RefusedError {

@@ -20,11 +20,7 @@ type inbound struct {
 func (t *Transport) servePeer(c *conn, h *hello) {
 	in := &inbound{conn: c, incarnation: h.Incarnation, done: make(chan struct{})}
 	defer close(in.done)
-	t.mu.Lock()
-	older := t.inbound[h.Member]
-	t.inbound[h.Member] = in
-	t.mu.Unlock()
-	if older != nil {
+	if older := t.peers.enter(h.Member, in); older != nil {
 		_ = older.conn.Close()
 		select {
 		case <-older.done:
@@ -34,25 +30,25 @@ func (t *Transport) servePeer(c *conn, h *hello) {
 		in.reported = older.reported && older.incarnation == in.incarnation
 	}
 	err := ErrUnknownPeer // removed since its hello, when RemovePeer could not find in yet
-	if t.isMember(h.Member) {
+	if t.peers.isMember(h.Member) {
 		in.reported = true
 		t.Redial(h.Member) // it is up, so it can be dialed
 		t.cfg.Handler.PeerConnected(h.Member, h.Advertise, h.Name)
 		err = t.readFrames(c, h.Member)
 	}
 	_ = c.Close()
-	if t.isLost(h.Member, in) && in.reported {
+	if t.peers.isLost(h.Member, in) && in.reported {
 		in.reported = false // to a newer connection, which waits until the loss is handled
 		t.log().Info("inbound connection lost", "member", wire.MemberID(h.Member), "error", closedByPeer(err))
 		t.cfg.Handler.PeerLost(h.Member)
 	}
-	t.dropInbound(h.Member, in)
+	t.peers.dropInbound(h.Member, in)
 }
 
 // readFrames passes frames to the Handler until the connection fails.
 func (t *Transport) readFrames(c *conn, from uint64) error {
 	s := newStream(c, t.cfg.Timing, t.cfg.Limits.Frame)
-	t.keepAlive(s)
+	t.goroutines.keepAlive(s)
 	for {
 		body, err := s.read()
 		if err != nil {
@@ -69,20 +65,29 @@ func (t *Transport) readFrames(c *conn, from uint64) error {
 	}
 }
 
+// enter makes a connection the member's current one, and returns the one before; nil: there was none.
+func (s *peers) enter(member uint64, in *inbound) (older *inbound) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	older = s.inbound[member]
+	s.inbound[member] = in
+	return older
+}
+
 // isLost reports whether a member is lost with a connection that has ended: not if the same process has
 // reconnected, nor if this side is closing.
-func (t *Transport) isLost(member uint64, in *inbound) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	current := t.inbound[member]
-	return !t.closed && (current == in || current.incarnation != in.incarnation)
+func (s *peers) isLost(member uint64, in *inbound) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	current := s.inbound[member]
+	return !s.closed && (current == in || current.incarnation != in.incarnation)
 }
 
 // dropInbound unregisters a connection that has ended. Until then a newer one waits for it.
-func (t *Transport) dropInbound(member uint64, in *inbound) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.inbound[member] == in {
-		delete(t.inbound, member)
+func (s *peers) dropInbound(member uint64, in *inbound) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inbound[member] == in {
+		delete(s.inbound, member)
 	}
 }

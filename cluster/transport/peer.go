@@ -13,7 +13,7 @@ import (
 // peer keeps the outbound connection to one member up even without frames to
 // send: a crash of the member is noticed at once because the connection breaks.
 type peer struct {
-	t      *Transport
+	table  *peers
 	member uint64
 	ctx    context.Context // ends when the peer is removed
 	cancel context.CancelFunc
@@ -26,7 +26,7 @@ type peer struct {
 	err     error              // why there is no connection; nil: there is one
 }
 
-func (p *peer) start() { p.t.goroutines.start("peer writer", p.run) }
+func (p *peer) start() { p.table.goroutines.start("peer writer", p.run) }
 
 func (p *peer) redial() {
 	select {
@@ -51,7 +51,7 @@ func (p *peer) setAddr(addr string) {
 // to the limit while connections fail or end soon.
 func (p *peer) run() {
 	defer p.cancel()
-	timing := p.t.cfg.Timing
+	timing := p.table.cfg.Timing
 	wait := timing.BackoffMin
 	for p.ctx.Err() == nil {
 		began := time.Now()
@@ -69,7 +69,7 @@ func (p *peer) run() {
 
 // backOff waits before the next dial. It returns true if redial ended the wait.
 func (p *peer) backOff(wait time.Duration) bool {
-	timer := time.NewTimer(p.t.cfg.Jitter(wait))
+	timer := time.NewTimer(p.table.cfg.Jitter(wait))
 	defer timer.Stop()
 	select {
 	case <-p.wake:
@@ -82,7 +82,7 @@ func (p *peer) backOff(wait time.Duration) bool {
 
 // connectOnce makes one connection and serves it until it breaks.
 func (p *peer) connectOnce() error {
-	if p.t.identity().Cluster.IsZero() {
+	if p.table.identity().Cluster.IsZero() {
 		return ErrNotJoined
 	}
 	ctx, cancel := context.WithCancel(p.ctx)
@@ -92,13 +92,13 @@ func (p *peer) connectOnce() error {
 	p.abandon = cancel
 	p.mu.Unlock()
 
-	c, err := p.t.connect(ctx, Target{Addr: addr, Member: p.member, Advertised: true}, wire.Kind_PEER)
+	c, err := p.table.dial(ctx, Target{Addr: addr, Member: p.member, Advertised: true}, wire.Kind_PEER)
 	if err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	return p.serve(newStream(c, p.t.cfg.Timing, p.t.cfg.Limits.Frame))
+	return p.serve(newStream(c, p.table.cfg.Timing, p.table.cfg.Limits.Frame))
 }
 
 // serve writes the queue to the stream. The peer sends only keep-alives back;
@@ -107,11 +107,11 @@ func (p *peer) serve(s *stream) error {
 	p.queue.reset(true)
 	defer p.queue.reset(false)
 	p.setState(nil)
-	if p.t.cfg.Reconnected != nil {
-		p.t.cfg.Reconnected(p.member)
+	if p.table.cfg.Reconnected != nil {
+		p.table.cfg.Reconnected(p.member)
 	}
 	readErr := make(chan error, 1)
-	started := p.t.goroutines.start("peer reader", func() {
+	started := p.table.goroutines.start("peer reader", func() {
 		defer func() { _ = s.Close() }()
 		_, err := s.read()
 		if err == nil {
@@ -145,8 +145,8 @@ func (p *peer) setState(err error) {
 	}
 	switch {
 	case err == nil:
-		p.t.log().Info("peer connected", "member", wire.MemberID(p.member), "addr", addr)
+		p.table.cfg.Logger.Info("peer connected", "member", wire.MemberID(p.member), "addr", addr)
 	case !needsOperator(reason):
-		p.t.log().Info("peer not connected", "member", wire.MemberID(p.member), "addr", addr, "error", err)
+		p.table.cfg.Logger.Info("peer not connected", "member", wire.MemberID(p.member), "addr", addr, "error", err)
 	}
 }

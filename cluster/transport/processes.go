@@ -74,9 +74,3 @@ func (p *processes) compare(member uint64, incarnation wire.ID) *RefusedError {
 		"another process of member %v is still in contact with this member: if both run, stop the one on the copy of the data directory; "+
 			"if the other has crashed, it is noticed within seconds", wire.MemberID(member))}
 }
-
-// Connected returns the incarnation of the member's process that has a live, proven
-// connection with this member, in either direction; ok is false if there is none.
-func (t *Transport) Connected(member uint64) (incarnation wire.ID, ok bool) {
-	return t.processes.of(member)
-}

@@ -43,8 +43,8 @@ func TestRemovePeer_DuringReplacement(t *testing.T) {
 		return c
 	}
 	current := func() *inbound {
-		a.mu.Lock()
-		defer a.mu.Unlock()
+		a.peers.mu.Lock()
+		defer a.peers.mu.Unlock()
 		return a.inbound[m(2)]
 	}
 	c := connect()

@@ -16,7 +16,7 @@ const maxResolved = 64
 // Resolves reports whether Resolve looks up the host of an address: it is a name, and the
 // transport dials by itself. Config.Dial gets names as they are, since it may reach hosts
 // that only it can resolve.
-func (t *Transport) Resolves(addr string) bool { return t.network().resolves(addr) }
+func (t *Transport) Resolves(addr string) bool { return t.network.resolves(addr) }
 
 func (n network) resolves(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
@@ -33,7 +33,7 @@ func (n network) resolves(addr string) bool {
 func (t *Transport) Resolve(ctx context.Context, addr string) ([]Target, error) {
 	bounded, cancel := context.WithTimeout(ctx, t.cfg.Timing.Dial)
 	defer cancel()
-	targets, err := t.network().resolve(bounded, addr)
+	targets, err := t.network.resolve(bounded, addr)
 	if err != nil {
 		err = &ConnectError{Addr: addr, Err: err}
 		t.failures.outbound(ctx, Target{Addr: addr}, err)
@@ -91,22 +91,6 @@ func (to Target) certificateHost() string {
 		return to.Host
 	}
 	return cmp.Or(to.Host, host)
-}
-
-// advertisedName returns the host that a peer advertises if that is a name, which
-// memberlist has resolved; else "".
-func (t *Transport) advertisedName(member uint64) string {
-	p := t.peer(member)
-	if p == nil {
-		return ""
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	host, _, err := net.SplitHostPort(p.addr)
-	if err != nil || net.ParseIP(host) != nil {
-		return ""
-	}
-	return host
 }
 
 // JoinAddress returns the address under which memberlist's Join dials a target, until

@@ -136,31 +136,6 @@ func hostOf(addr net.Addr) string {
 // HostOf is hostOf for an address as text.
 func HostOf(addr string) string { return hostOf(address(addr)) }
 
-// knownHost reports whether a member has connected from the host, or advertises it.
-func (t *Transport) knownHost(host string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, known := range t.hosts {
-		if known == host {
-			return true
-		}
-	}
-	for _, p := range t.peers {
-		if p.host() == host {
-			return true
-		}
-	}
-	return false
-}
-
-// noteHost notes from which host a member has connected.
-func (t *Transport) noteHost(member uint64, addr net.Addr) {
-	host := hostOf(addr)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.hosts[member] = host
-}
-
 // host returns the host that the peer advertises.
 func (p *peer) host() string {
 	p.mu.Lock()

@@ -82,7 +82,7 @@ func (r *SnapshotReader) receive(m proto.Message) error {
 // serveSnapshot passes a snapshot to the Handler and answers with the result.
 func (t *Transport) serveSnapshot(c *conn, h *hello) {
 	s := newStream(c, t.cfg.Timing, t.cfg.Limits.Chunk+chunkSlack)
-	t.keepAlive(s)
+	t.goroutines.keepAlive(s)
 	err := t.install(&SnapshotReader{s: s}, h.Member)
 	status := installed
 	if err != nil {

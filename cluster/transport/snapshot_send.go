@@ -53,7 +53,7 @@ func (t *Transport) OpenSnapshot(ctx context.Context, to uint64, header *wire.Sn
 		w.Close()
 		return nil, ErrClosed
 	}
-	t.keepAlive(w.s)
+	t.goroutines.keepAlive(w.s)
 	if err := w.send(header); err != nil {
 		w.Close()
 		return nil, err

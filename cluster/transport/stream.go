@@ -133,9 +133,3 @@ func (s *stream) writeLoop(ready <-chan struct{}, flush func(*stream) error, idl
 		}
 	}
 }
-
-// keepAlive starts a writeLoop that sends nothing but keep-alives. The reading
-// side reports its error.
-func (t *Transport) keepAlive(s *stream) {
-	t.goroutines.start("keep-alive", func() { _ = s.writeLoop(nil, nil, 0) })
-}

@@ -23,29 +23,22 @@ import (
 // Transport is one member's end of the network. It owns its listener, its
 // connections and their goroutines.
 type Transport struct {
-	cfg          Config // with defaults; Identity.Cluster is superseded by cluster
-	tls          *tlsPair
+	handshaker
+	peers
+
+	cfg          Config          // with defaults; Identity.Cluster is superseded by cluster
 	ctx          context.Context // ends with Close
 	cancel       context.CancelFunc
 	goroutines   *goroutines
-	limits       *connLimits
 	clientMemory *clientMemory
-	handshakes   *slots // inbound connections that have proven nothing yet
-	strangers    *slots // those of proven processes that are no members
-	boots        *bootCounters
-	processes    *processes
 	gossip       *Gossip
 	incarnations *incarnations
-	failures     *failureLog
 
 	mu      sync.Mutex // guards what follows
 	started bool
 	closed  bool
 	cluster wire.ID
-	peers   map[uint64]*peer
-	inbound map[uint64]*inbound // the current PEER connection from each member
-	conns   map[*conn]struct{}  // every open connection
-	hosts   map[uint64]string   // from which each member has connected last
+	conns   map[*conn]struct{} // every open connection
 }
 
 // New validates cfg and takes ownership of its listener, which it closes if it
@@ -61,23 +54,24 @@ func New(cfg Config) (*Transport, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Transport{
 		cfg:          c,
-		tls:          newTLSPair(c.TLS, c.Calls),
 		ctx:          ctx,
 		cancel:       cancel,
 		goroutines:   newGoroutines(c.Identity.Member),
-		limits:       newConnLimits(c.Limits),
 		clientMemory: newClientMemory(c.Limits.ClientsBytes),
-		handshakes:   newSlots(c.Limits.Handshakes),
-		strangers:    newSlots(c.Limits.Strangers),
-		hosts:        make(map[uint64]string),
-		boots:        newBootCounters(c.Boots, c.BootChanged),
-		processes:    newProcesses(),
 		incarnations: newIncarnations(&c.Identity),
-		failures:     newFailureLog(c.Logger),
 		cluster:      c.Identity.Cluster,
-		peers:        make(map[uint64]*peer),
-		inbound:      make(map[uint64]*inbound),
 		conns:        make(map[*conn]struct{}),
+	}
+	t.peers = peers{
+		cfg: &t.cfg, ctx: ctx, goroutines: t.goroutines, identity: t.identity, dial: t.handshaker.connect,
+		byID: make(map[uint64]*peer), inbound: make(map[uint64]*inbound), hosts: make(map[uint64]string),
+	}
+	tls := newTLSPair(c.TLS, c.Calls)
+	t.handshaker = handshaker{
+		cfg: &t.cfg, tls: tls, network: network{dialer: c.Dial, resolver: c.Lookup, tls: tls, insecure: c.Insecure}, members: &t.peers,
+		identity: t.identity, track: t.track, limits: newConnLimits(c.Limits),
+		handshakes: newSlots(c.Limits.Handshakes), strangers: newSlots(c.Limits.Strangers),
+		boots: newBootCounters(c.Boots, c.BootChanged), processes: newProcesses(), failures: newFailureLog(c.Logger),
 	}
 	t.gossip = newGossip(t)
 	return t, nil
@@ -92,9 +86,7 @@ func (t *Transport) Start() {
 	}
 	t.started = true
 	t.goroutines.start("accept", t.acceptLoop)
-	for _, p := range t.peers {
-		p.start()
-	}
+	t.peers.start()
 }
 
 // Addr returns the address that the listener is bound to.
@@ -106,9 +98,7 @@ func (t *Transport) Joined(cluster wire.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cluster = cluster
-	for _, p := range t.peers {
-		p.redial()
-	}
+	t.peers.redialAll()
 }
 
 // identity returns what this member's hello contains now.
@@ -132,6 +122,7 @@ func (t *Transport) identity() Identity {
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
+	t.peers.close()
 	open := make([]*conn, 0, len(t.conns))
 	for c := range t.conns {
 		open = append(open, c)
@@ -151,12 +142,20 @@ func (t *Transport) Close() error {
 	return err
 }
 
-// isMember reports whether PEER and SNAPSHOT connections of the member are accepted.
-func (t *Transport) isMember(member uint64) bool {
-	if t.cfg.Member != nil {
-		return t.cfg.Member(member)
-	}
-	return t.peer(member) != nil
+// track wraps a connection for Close to find. If the transport is closed, it
+// closes the connection and returns false.
+func (t *Transport) track(raw net.Conn) (*conn, bool) {
+	return track(raw, &t.mu, &t.closed, t.conns)
 }
+
+// Connected returns the incarnation of the member's process that has a live, proven
+// connection with this member, in either direction; ok is false if there is none.
+func (t *Transport) Connected(member uint64) (incarnation wire.ID, ok bool) {
+	return t.processes.of(member)
+}
+
+// Gossip returns the transport for memberlist on this port. What arrives while
+// memberlist does not read from it, or after its Shutdown, is dropped.
+func (t *Transport) Gossip() *Gossip { return t.gossip }
 
 func (t *Transport) log() *slog.Logger { return t.cfg.Logger }

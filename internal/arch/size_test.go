@@ -30,7 +30,6 @@ var largeTypes = map[string]size{
 	"internal/machine.Machine":         {218, 41, "one atomic state, which each command changes as a whole; a file for each kind of command"},
 	"internal/machine/reference.Model": {115, 12, "the machine's rules a second time: as many commands"},
 	"cluster/core.Core":                {124, 22, "raft's events and effects share one state; " + unsplit},
-	"cluster/transport.Transport":      {63, 17, unsplit},
 	"contrib/consulapi.call":           {103, 17, "the endpoints: one file for each of Consul's"},
 }
 
