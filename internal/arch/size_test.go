@@ -38,7 +38,6 @@ var largePackages = map[string]size{
 	"internal/machine":  {0, 56, "one atomic state; a file for each kind of command"},
 	"cluster/core":      {0, 32, unsplit},
 	"cluster/transport": {0, 41, "connections, and what memberlist needs of them, share sockets and handshakes"},
-	"storage":           {0, 31, "what differs by operating system is in files of its own"},
 }
 
 func TestTypes_HoldOneIdea(t *testing.T) {
