@@ -5,6 +5,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/core/latest"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 )
@@ -28,17 +29,9 @@ const (
 
 // gathered is the changes of the entries that were applied since the last checkpoint, the
 // last one of each key.
-//
-// Invariant: the disk with the deletions and then the puts of write is the state that is applied. A
-// change that says Created is trusted in one respect only, that the key was not in the state before
-// its entry. So it is not on the disk if nothing of it has gathered, and then a deletion leaves nothing
-// to write.
 type gathered struct {
-	changes  []wire.Change // without a key: a free position. Created: the key is not on the disk
-	free     []int         // positions in changes
-	keys     keyIndex      // of changes
+	latest.Changes
 	conf     *raftpb.ConfState
-	bytes    int // of changes
 	logBytes int
 	entries  int
 	since    uint64 // tick of the first entry
@@ -52,59 +45,14 @@ func (g *gathered) add(changes []wire.Change, entry *raftpb.Entry, tick uint64) 
 	g.entries++
 	g.logBytes += len(entry.GetData())
 	for i := range changes {
-		g.put(&changes[i])
+		g.Put(&changes[i])
 	}
-}
-
-func (g *gathered) put(c *wire.Change) {
-	slot, i := g.keys.find(c.Key, g.changes)
-	switch {
-	case i < 0 && c.Created && c.Value == nil: // it came and went
-	case i < 0:
-		g.bytes += len(c.Key) + len(c.Value)
-		g.keys.insert(slot, g.store(c))
-	case g.changes[i].Created && c.Value == nil:
-		g.bytes -= len(c.Key) + len(g.changes[i].Value)
-		g.changes[i] = wire.Change{}
-		g.free = append(g.free, i)
-		g.keys.remove(slot)
-	default:
-		g.bytes += len(c.Value) - len(g.changes[i].Value)
-		g.changes[i].Value = c.Value
-	}
-}
-
-// store stores the first change of a key, and returns its position.
-func (g *gathered) store(c *wire.Change) (position int) {
-	if n := len(g.free); n > 0 {
-		position, g.free = g.free[n-1], g.free[:n-1]
-		g.changes[position] = *c
-		return position
-	}
-	g.changes = append(g.changes, *c)
-	return len(g.changes) - 1
-}
-
-// write returns what a checkpoint writes, in this order: the deletions, then the puts.
-func (g *gathered) write() []wire.Change {
-	changes := make([]wire.Change, 0, len(g.changes)-len(g.free))
-	for _, c := range g.changes {
-		if c.Key != nil && c.Value == nil {
-			changes = append(changes, c)
-		}
-	}
-	for _, c := range g.changes {
-		if c.Value != nil {
-			changes = append(changes, c)
-		}
-	}
-	return changes
 }
 
 // checkpointDue reports whether so much has gathered that it must be written.
 func (c *Core) checkpointDue() bool {
 	g := &c.gathered
-	return g.conf != nil || g.bytes >= checkpointBytes || g.logBytes >= checkpointLogBytes ||
+	return g.conf != nil || g.Bytes() >= checkpointBytes || g.logBytes >= checkpointLogBytes ||
 		g.entries >= cmp.Or(c.cfg.CheckpointEntries, checkpointEntries)
 }
 
@@ -122,7 +70,7 @@ func (c *Core) takeCheckpoint() (op raftlog.Checkpoint, ok bool) {
 	if g.entries == 0 || c.digests.index != c.applied { // the latter only after a panic
 		return op, false
 	}
-	op = raftlog.Checkpoint{After: c.checkpoint, Index: c.applied, Term: c.appliedTerm, Digest: c.digests.last, ConfState: g.conf, Changes: g.write()}
+	op = raftlog.Checkpoint{After: c.checkpoint, Index: c.applied, Term: c.appliedTerm, Digest: c.digests.last, ConfState: g.conf, Changes: g.Write()}
 	c.gathered = gathered{}
 	c.checkpoint = c.applied
 	return op, true

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -107,28 +106,4 @@ func duplicates(changes []wire.Change) (n int) {
 		keys[string(c.Key)] = true
 	}
 	return n
-}
-
-// A key that is deleted and created again all the time counts once.
-func TestGathered_KeyThatComesBackCountsOnce(t *testing.T) {
-	var g gathered
-	value := bytes.Repeat([]byte("v"), 1<<10)
-	for range 1000 {
-		g.add([]wire.Change{deleted("k")}, &raftpb.Entry{}, 0)
-		g.add([]wire.Change{{Key: []byte("k"), Value: value, Created: true}}, &raftpb.Entry{}, 0)
-		if want := len("k") + len(value); g.bytes != want || len(g.changes) != 1 {
-			t.Fatalf("%d bytes of %d changes are counted, want %d of one", g.bytes, len(g.changes), want)
-		}
-	}
-}
-
-// What keys that come and go take is that of the keys that exist at the same time.
-func TestGathered_KeysThatComeAndGoTakeNothing(t *testing.T) {
-	var g gathered
-	for n := range 10_000 {
-		g.add([]wire.Change{created(fmt.Sprint(n), "1"), deleted(fmt.Sprint(n - 8))}, &raftpb.Entry{}, 0)
-	}
-	if len(g.changes) > 20 || len(g.keys.slots) > firstSlots || g.keys.used != len(g.write()) {
-		t.Errorf("%d positions and %d slots for %d changes", len(g.changes), len(g.keys.slots), len(g.write()))
-	}
 }

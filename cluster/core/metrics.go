@@ -2,6 +2,7 @@ package core
 
 import (
 	"github.com/conclave-go/conclave/internal/metrics"
+	"github.com/conclave-go/conclave/internal/tickets"
 )
 
 // Metrics is what a core counts and measures. Other goroutines may read it at any time.
@@ -17,3 +18,9 @@ func newMetrics() *Metrics {
 
 // Metrics returns what this core counts.
 func (c *Core) Metrics() *Metrics { return c.metrics }
+
+// Backlog is the calls of a process without an outcome.
+type Backlog = tickets.Backlog
+
+// Backlog returns the calls that the core has.
+func (c *Core) Backlog() Backlog { return c.tickets.Backlog() }

@@ -35,7 +35,7 @@ func TestCore_NoClockGoroutineOrIO(t *testing.T) {
 	check(t, driven)
 }
 
-func isCore(s *source) bool { return s.pkg == core && !s.isTest() }
+func isCore(s *source) bool { return within(s.pkg, core) && !s.isTest() }
 
 func driven(s *source) (faults []string) {
 	if !isCore(s) {
