@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
+	"github.com/conclave-go/conclave/cluster/transport/gossipfilter"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -22,6 +23,7 @@ type Gossip struct {
 	cancel  context.CancelFunc
 	packets chan *memberlist.Packet
 	streams chan net.Conn
+	heard   *gossipfilter.Incarnations
 
 	mu    sync.Mutex // guards what follows
 	shut  bool
@@ -47,6 +49,7 @@ func newGossip(t *Transport) *Gossip {
 		links:   make(map[Target]*packetLink),
 		conns:   make(map[*conn]struct{}),
 		joining: make(map[string]*joining),
+		heard:   gossipfilter.NewIncarnations(wire.ProcessName(t.cfg.Identity.Member, t.cfg.Identity.Boot)),
 	}
 }
 
@@ -114,7 +117,7 @@ func (g *Gossip) target(addr memberlist.Address) (Target, error) {
 	}
 	member, ok := wire.MemberOf(addr.Name)
 	if !ok {
-		return Target{}, fmt.Errorf("%w: a process at %s has the name %q", errGossip, addr.Addr, addr.Name)
+		return Target{}, fmt.Errorf("%w: a process at %s has the name %q", gossipfilter.ErrGossip, addr.Addr, addr.Name)
 	}
 	return Target{Addr: addr.Addr, Member: member, Advertised: true, Host: g.t.advertisedName(member)}, nil
 }
@@ -140,7 +143,7 @@ func (g *Gossip) DialAddressTimeout(addr memberlist.Address, timeout time.Durati
 	if !g.track(c) {
 		return nil, ErrClosed
 	}
-	return &gossipStream{Conn: c, filter: g.t.incarnations.filterOf(c, g.t.failures)}, nil
+	return g.filterOf(c).Stream(c), nil
 }
 
 // acceptStream hands a connection to memberlist, which closes it.
@@ -149,7 +152,7 @@ func (g *Gossip) acceptStream(c *conn) {
 		return
 	}
 	select {
-	case g.streams <- &gossipStream{Conn: c, filter: g.t.incarnations.filterOf(c, g.t.failures)}:
+	case g.streams <- g.filterOf(c).Stream(c):
 	default:
 		_ = c.Close() // memberlist does not keep up; the peer retries
 	}
@@ -160,7 +163,7 @@ func (g *Gossip) acceptPackets(c *conn, h *hello) {
 	if !g.track(c) {
 		return
 	}
-	from, filter := replyAddr(h.Advertise, c.RemoteAddr()), g.t.incarnations.filterOf(c, g.t.failures)
+	from, filter := replyAddr(h.Advertise, c.RemoteAddr()), g.filterOf(c)
 	s := newStream(c, g.t.cfg.Timing, g.t.cfg.Limits.Packet)
 	g.t.goroutines.keepAlive(s)
 	for {
@@ -172,7 +175,7 @@ func (g *Gossip) acceptPackets(c *conn, h *hello) {
 		if !g.t.isMember(h.Member) {
 			return // removed since its hello
 		}
-		passed, err := filter.packet(body)
+		passed, err := filter.Packet(body)
 		if err != nil {
 			g.t.failures.gossip(c.from, c.RemoteAddr(), err)
 		}
@@ -185,6 +188,11 @@ func (g *Gossip) acceptPackets(c *conn, h *hello) {
 		default: // dropped, as with UDP
 		}
 	}
+}
+
+// filterOf returns the filter for what arrives on a connection, whose process is proven.
+func (g *Gossip) filterOf(c *conn) *gossipfilter.Filter {
+	return g.heard.Filter(wire.ProcessName(c.from.Member, c.from.Boot), func(err error) { g.t.failures.gossip(c.from, c.RemoteAddr(), err) })
 }
 
 // replyAddr returns where a packet's sender listens: the address that it

@@ -136,8 +136,15 @@ func TestGossip_OtherGroupRefused(t *testing.T) {
 
 func anyMember(c *Config) { c.Member = func(uint64) bool { return true } }
 
+// The types of memberlist's messages that the tests send.
+const (
+	pingMessage     = 0
+	ackMessage      = 2
+	pushPullMessage = 6
+)
+
 // ack is a packet that memberlist may send.
-func ack(s string) []byte { return append([]byte{gossipAck}, s...) }
+func ack(s string) []byte { return append([]byte{ackMessage}, s...) }
 
 // Packets to one address share a connection, which closes after the idle timeout
 // and is dialed again on demand.
@@ -294,7 +301,7 @@ func TestGossip_PacketsOfRemovedMember(t *testing.T) {
 		t.Fatal(refusal)
 	}
 	send := func() {
-		if _, err := c.Write(appendFrame(nil, []byte{gossipPing})); err != nil {
+		if _, err := c.Write(appendFrame(nil, []byte{pingMessage})); err != nil {
 			t.Fatal(err)
 		}
 	}

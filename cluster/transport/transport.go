@@ -32,7 +32,6 @@ type Transport struct {
 	goroutines   *goroutines
 	clientMemory *clientMemory
 	gossip       *Gossip
-	incarnations *incarnations
 
 	mu      sync.Mutex // guards what follows
 	started bool
@@ -58,7 +57,6 @@ func New(cfg Config) (*Transport, error) {
 		cancel:       cancel,
 		goroutines:   newGoroutines(c.Identity.Member),
 		clientMemory: newClientMemory(c.Limits.ClientsBytes),
-		incarnations: newIncarnations(&c.Identity),
 		cluster:      c.Identity.Cluster,
 		conns:        make(map[*conn]struct{}),
 	}

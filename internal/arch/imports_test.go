@@ -20,51 +20,52 @@ import (
 //	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   conclavetest
 //	above     conclavehttp       contrib/consulapi      fencing
 var floors = map[string][]string{
-	".":                          {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/fact", "internal/logqueue", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
-	"internal/client":            {"internal/fact", "internal/leaseclock", "internal/linger", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
-	"internal/fact":              {"internal/wire"},
-	"internal/linger":            {},
-	"internal/leaseclock":        {}, // the holder's clock, suspended time included
-	"internal/remote":            {"cluster/transport", "internal/appcall", "internal/client", "internal/fact", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster":                    {"cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/fact", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster/backup":             {"storage", "internal/wire"},
-	"cluster/clients":            {"cluster/core", "cluster/transport", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster/core":               {"cluster/core/latest", "cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wire"},
-	"cluster/core/latest":        {"internal/wire"},
-	"cluster/forming":            {"cluster/core", "cluster/identity", "cluster/roster", "cluster/transport", "raftlog", "internal/wait", "internal/wire"},
-	"cluster/gossip":             {"cluster/transport", "internal/wait", "internal/wire"},
-	"cluster/identity":           {"raftlog", "storage", "internal/wait", "internal/wire"},
-	"cluster/inbox":              {"internal/wire"},
-	"cluster/provisional":        {"cluster/core", "internal/wire"},
-	"cluster/reconcile":          {"internal/fact", "internal/wire"},
-	"cluster/replica":            {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster/roster":             {"cluster/core", "raftlog", "storage", "internal/fact", "internal/wait", "internal/wire"},
-	"cluster/transport":          {"internal/appcall", "internal/wire"},
-	"raftlog":                    {"storage", "internal/wire"},
-	"storage":                    {},
-	"internal/machine":           {"internal/machine/ordered", "internal/fact", "internal/wire"},
-	"internal/machine/ordered":   {},
-	"internal/metrics":           {},
-	"internal/appcall":           {}, // calls functions of the application
-	"internal/logqueue":          {}, // queues lines for the application's Logger
-	"internal/tickets":           {"internal/wire"},
-	"internal/wait":              {}, // how goroutines wait for each other
-	"internal/wire":              {},
-	"internal/machine/reference": {"internal/fact", "internal/wire"}, // imported by tests only
-	"internal/sim":               {},                                 // its tests import what they run
-	"internal/memnet":            {},                                 // an in-memory network, for tests
-	"internal/memdisk":           {},                                 // an in-memory disk, for tests
-	"internal/hostile":           {"internal/wire"},                  // a lying client, for tests
-	"internal/grouptest":         {},                                 // whole groups, with the folders below; its files are tests
-	"internal/arch":              {},
-	"conclaveprom":               {"."},
-	"conclavetest":               {".", "cluster", "internal/memnet"}, // cluster for Seams only
-	"internal/display":           {},
-	"internal/loopback":          {},
-	"conclavehttp":               {".", "internal/display", "internal/loopback"},
-	"contrib/consulapi":          {".", "internal/loopback", "internal/logqueue"}, // and the standard library
-	"fencing":                    {"."},                                           // and the standard library
-	"examples":                   {".", "conclavehttp", "examples/oneprocess"},    // and each folder below
+	".":                              {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/fact", "internal/logqueue", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
+	"internal/client":                {"internal/fact", "internal/leaseclock", "internal/linger", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
+	"internal/fact":                  {"internal/wire"},
+	"internal/linger":                {},
+	"internal/leaseclock":            {}, // the holder's clock, suspended time included
+	"internal/remote":                {"cluster/transport", "internal/appcall", "internal/client", "internal/fact", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
+	"cluster":                        {"cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/fact", "internal/tickets", "internal/wait", "internal/wire"},
+	"cluster/backup":                 {"storage", "internal/wire"},
+	"cluster/clients":                {"cluster/core", "cluster/transport", "internal/tickets", "internal/wait", "internal/wire"},
+	"cluster/core":                   {"cluster/core/latest", "cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wire"},
+	"cluster/core/latest":            {"internal/wire"},
+	"cluster/forming":                {"cluster/core", "cluster/identity", "cluster/roster", "cluster/transport", "raftlog", "internal/wait", "internal/wire"},
+	"cluster/gossip":                 {"cluster/transport", "internal/wait", "internal/wire"},
+	"cluster/identity":               {"raftlog", "storage", "internal/wait", "internal/wire"},
+	"cluster/inbox":                  {"internal/wire"},
+	"cluster/provisional":            {"cluster/core", "internal/wire"},
+	"cluster/reconcile":              {"internal/fact", "internal/wire"},
+	"cluster/replica":                {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wait", "internal/wire"},
+	"cluster/roster":                 {"cluster/core", "raftlog", "storage", "internal/fact", "internal/wait", "internal/wire"},
+	"cluster/transport":              {"cluster/transport/gossipfilter", "internal/appcall", "internal/wire"},
+	"cluster/transport/gossipfilter": {"internal/wire"},
+	"raftlog":                        {"storage", "internal/wire"},
+	"storage":                        {},
+	"internal/machine":               {"internal/machine/ordered", "internal/fact", "internal/wire"},
+	"internal/machine/ordered":       {},
+	"internal/metrics":               {},
+	"internal/appcall":               {}, // calls functions of the application
+	"internal/logqueue":              {}, // queues lines for the application's Logger
+	"internal/tickets":               {"internal/wire"},
+	"internal/wait":                  {}, // how goroutines wait for each other
+	"internal/wire":                  {},
+	"internal/machine/reference":     {"internal/fact", "internal/wire"}, // imported by tests only
+	"internal/sim":                   {},                                 // its tests import what they run
+	"internal/memnet":                {},                                 // an in-memory network, for tests
+	"internal/memdisk":               {},                                 // an in-memory disk, for tests
+	"internal/hostile":               {"internal/wire"},                  // a lying client, for tests
+	"internal/grouptest":             {},                                 // whole groups, with the folders below; its files are tests
+	"internal/arch":                  {},
+	"conclaveprom":                   {"."},
+	"conclavetest":                   {".", "cluster", "internal/memnet"}, // cluster for Seams only
+	"internal/display":               {},
+	"internal/loopback":              {},
+	"conclavehttp":                   {".", "internal/display", "internal/loopback"},
+	"contrib/consulapi":              {".", "internal/loopback", "internal/logqueue"}, // and the standard library
+	"fencing":                        {"."},                                           // and the standard library
+	"examples":                       {".", "conclavehttp", "examples/oneprocess"},    // and each folder below
 }
 
 // outside lists for each dependency the packages that may import it. The longest

@@ -29,6 +29,30 @@ func ForgedStates() []byte {
 	return append(str(b, "Join"), 0xc2)
 }
 
+// Pack encodes a map as memberlist does: names and values alternately.
+func Pack(pairs ...any) []byte {
+	b := []byte{0x80 | byte(len(pairs)/2)}
+	for _, v := range pairs {
+		switch v := v.(type) {
+		case string:
+			b = append(append(b, 0xa0|byte(len(v))), v...)
+		case int:
+			b = binary.BigEndian.AppendUint32(append(b, 0xce), uint32(v))
+		case uint32:
+			b = binary.BigEndian.AppendUint32(append(b, 0xce), v)
+		case uint64:
+			b = binary.BigEndian.AppendUint64(append(b, 0xcf), v)
+		case []byte:
+			b = append(append(b, 0xc4, byte(len(v))), v...)
+		case nil:
+			b = append(b, 0xc0)
+		case bool:
+			b = append(b, 0xc3)
+		}
+	}
+	return b
+}
+
 // processName is the name that memberlist has for a process.
 func processName(member, boot uint64) string { return fmt.Sprintf("%016x.%d", member, boot) }
 

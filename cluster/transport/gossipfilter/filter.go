@@ -1,4 +1,12 @@
-package transport
+// Package gossipfilter checks what a member sends to memberlist, before memberlist reads it. It is a seam, not an API:
+// only package transport uses it.
+//
+// memberlist trusts its messages: an accusation with the largest incarnation cannot be
+// refuted, as the number wraps to 0, and a header makes it allocate a table of a million
+// nodes. So what a member sends is parsed here first, and what a member of a group never
+// sends is dropped. The formats are those of memberlist v0.7 (net.go): a type, and maps in
+// MessagePack.
+package gossipfilter
 
 import (
 	"bufio"
@@ -10,12 +18,6 @@ import (
 	"math"
 	"net"
 )
-
-// memberlist trusts its messages: an accusation with the largest incarnation cannot be
-// refuted, as the number wraps to 0, and a header makes it allocate a table of a million
-// nodes. So what a member sends is parsed here first, and what a member of a group never
-// sends is dropped. The formats are those of memberlist v0.7 (net.go): a type, and maps in
-// MessagePack.
 
 // The types of memberlist's messages.
 const (
@@ -44,24 +46,27 @@ const (
 )
 
 var (
-	errGossip = errors.New("transport: gossip that no member sends")
+	// ErrGossip is of a message that is dropped, with all that came with it.
+	ErrGossip = errors.New("transport: gossip that no member sends")
 	// errAhead is of one message. The others that came with it are passed on.
 	errAhead = errors.New("transport: incarnation too far ahead")
 )
 
-// gossipFilter checks what arrives on one connection.
-type gossipFilter struct {
-	from         *hello
-	incarnations *incarnations
+// Filter checks what arrives on one connection.
+type Filter struct {
+	from         string // the name of the process that the connection has proven
+	incarnations *Incarnations
 	dropped      func(error) // is called with the error of what is dropped alone
 }
 
-func (i *incarnations) filterOf(c *conn, failures *failureLog) *gossipFilter {
-	return &gossipFilter{c.from, i, func(err error) { failures.gossip(c.from, c.RemoteAddr(), err) }}
+// Filter returns a filter for a connection with a process, which is proven. dropped is called with the error of each
+// message that is dropped alone.
+func (i *Incarnations) Filter(process string, dropped func(error)) *Filter {
+	return &Filter{from: process, incarnations: i, dropped: dropped}
 }
 
-// packet returns what memberlist may see of a packet; nothing: none of it.
-func (f *gossipFilter) packet(b []byte) ([]byte, error) {
+// Packet returns what memberlist may see of a packet; nothing: none of it.
+func (f *Filter) Packet(b []byte) ([]byte, error) {
 	inner := b
 	if len(b) >= 5 && b[0] == gossipChecksum {
 		inner = b[5:] // memberlist compares it
@@ -96,13 +101,13 @@ func split(b []byte) (messages [][]byte, err error) {
 		return [][]byte{b}, nil
 	}
 	if len(b) < 2 || len(b) < 2+2*int(b[1]) {
-		return nil, fmt.Errorf("%w: truncated", errGossip)
+		return nil, fmt.Errorf("%w: truncated", ErrGossip)
 	}
 	lengths, rest := b[2:2+2*int(b[1])], b[2+2*int(b[1]):]
 	for ; len(lengths) > 0; lengths = lengths[2:] {
 		n := int(binary.BigEndian.Uint16(lengths))
 		if n > len(rest) {
-			return nil, fmt.Errorf("%w: truncated", errGossip)
+			return nil, fmt.Errorf("%w: truncated", ErrGossip)
 		}
 		messages = append(messages, rest[:n])
 		rest = rest[n:]
@@ -119,9 +124,9 @@ func join(messages [][]byte) []byte {
 	return append(b, bytes.Join(messages, nil)...)
 }
 
-func (f *gossipFilter) message(b []byte) error {
+func (f *Filter) message(b []byte) error {
 	if len(b) == 0 {
-		return fmt.Errorf("%w: empty", errGossip)
+		return fmt.Errorf("%w: empty", ErrGossip)
 	}
 	switch b[0] {
 	case gossipPing, gossipIndirectPing, gossipAck, gossipNack:
@@ -129,23 +134,25 @@ func (f *gossipFilter) message(b []byte) error {
 	case gossipSuspect, gossipDead, gossipAlive:
 		return f.node(newUnpacker(bytes.NewReader(b[1:]), len(b)), "Node")
 	}
-	return fmt.Errorf("%w: message of type %d", errGossip, b[0])
+	return fmt.Errorf("%w: message of type %d", ErrGossip, b[0])
 }
 
-// gossipStream is a stream whose first message has been checked before memberlist reads
+// Stream returns a connection whose first message is checked before memberlist reads
 // it. Each side sends one message.
-type gossipStream struct {
+func (f *Filter) Stream(c net.Conn) net.Conn { return &stream{Conn: c, filter: f} }
+
+type stream struct {
 	net.Conn
-	filter *gossipFilter
+	filter *Filter
 	reader io.Reader // nil: not checked yet
 }
 
 // Read blocks until the whole message is there.
-func (s *gossipStream) Read(b []byte) (int, error) {
+func (s *stream) Read(b []byte) (int, error) {
 	if s.reader == nil {
 		in := bufio.NewReader(s.Conn)
 		u := newUnpacker(in, maxGossipState)
-		err := s.filter.stream(u)
+		err := s.filter.first(u)
 		if err == io.EOF && u.seen.Len() > 0 {
 			err = io.ErrUnexpectedEOF
 		}
@@ -162,8 +169,8 @@ type failedReader struct{ err error }
 
 func (r failedReader) Read([]byte) (int, error) { return 0, r.err }
 
-// stream checks the first message of a stream, and leaves in u what memberlist may see.
-func (f *gossipFilter) stream(u *unpacker) error {
+// first checks the first message of a stream, and leaves in u what memberlist may see.
+func (f *Filter) first(u *unpacker) error {
 	kind, err := u.byte()
 	switch {
 	case err != nil:
@@ -171,17 +178,17 @@ func (f *gossipFilter) stream(u *unpacker) error {
 	case kind == gossipPing, kind == gossipAck, kind == gossipError:
 		return u.fields(nil)
 	case kind != gossipPushPull:
-		return fmt.Errorf("%w: stream of type %d", errGossip, kind)
+		return fmt.Errorf("%w: stream of type %d", ErrGossip, kind)
 	}
 	var nodes packed
 	err = u.fields(func(name string, value packed) error {
 		switch {
 		case name == "Nodes" && (!value.number || value.n > maxGossipNodes || nodes.number):
-			return fmt.Errorf("%w: %d states of nodes, want at most %d", errGossip, value.n, maxGossipNodes)
+			return fmt.Errorf("%w: %d states of nodes, want at most %d", ErrGossip, value.n, maxGossipNodes)
 		case name == "Nodes":
 			nodes = value
 		case name == "UserStateLen" && (!value.number || value.n != 0):
-			return fmt.Errorf("%w: %d bytes of user state", errGossip, value.n)
+			return fmt.Errorf("%w: %d bytes of user state", ErrGossip, value.n)
 		}
 		return nil
 	})
@@ -206,13 +213,13 @@ func (f *gossipFilter) stream(u *unpacker) error {
 
 // node checks a message about a node, or its state in an exchange of states: a map, in which
 // key has the name of the process.
-func (f *gossipFilter) node(u *unpacker, key string) error {
+func (f *Filter) node(u *unpacker, key string) error {
 	var process, incarnation packed
 	err := u.fields(func(name string, value packed) error {
 		switch {
 		case (name == "Incarnation" || name == "State") && (!value.number || value.n > math.MaxUint32),
 			name == "Incarnation" && incarnation.number, name == key && process.text != "":
-			return fmt.Errorf("%w: %s is invalid, or there twice", errGossip, name)
+			return fmt.Errorf("%w: %s is invalid, or there twice", ErrGossip, name)
 		case name == "Incarnation":
 			incarnation = value
 		case name == key:

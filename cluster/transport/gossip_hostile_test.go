@@ -8,49 +8,9 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
+	"github.com/conclave-go/conclave/internal/hostile"
 	"github.com/conclave-go/conclave/internal/wire"
 )
-
-// The incarnations about process 3.1 and about this process, 1.1, that members 2 and 3 state
-// in this order.
-func TestIncarnations(t *testing.T) {
-	id := identity(1)
-	i := newIncarnations(&id)
-	three, next, us := wire.ProcessName(m(3), 1), wire.ProcessName(m(3), 2), wire.ProcessName(m(1), 1)
-	for _, step := range []struct {
-		from, boot uint64
-		process    string
-		n          uint64
-		ok         bool
-	}{
-		{2, 1, three, maxAhead, true},
-		{2, 1, three, maxAhead + 1, false}, // not heard from it yet
-		{3, 1, three, 5000, true},          // its own, after it was out of reach
-		{2, 1, three, 5000 + maxAhead, true},
-		{2, 1, three, 5001 + maxAhead, false},
-		{2, 1, three, math.MaxUint32, false},
-		{3, 1, next, maxAhead + 1, false}, // its process is another one
-		{3, 2, next, 1, true},
-		{2, 1, next, 1 + maxAhead, true},
-		{2, 1, next, 2 + maxAhead, false},
-		{2, 1, three, maxAhead, true}, // the death of the former process
-		{3, 2, us, 1 + maxAhead, true},
-		{3, 2, us, 2 + 2*maxAhead, true}, // from what the refutation had
-		{3, 2, us, 4 + 3*maxAhead, false},
-		{3, 2, us, math.MaxUint32, false},
-		{2, 1, "m3", maxAhead, true},
-		{2, 1, "m3", maxAhead + 1, false},
-	} {
-		from := identity(step.from)
-		from.Boot = step.boot
-		if ok := i.accept(&hello{Identity: from}, step.process, step.n); ok != step.ok {
-			t.Errorf("%+v: accepted: %v", step, ok)
-		}
-	}
-	if len(i.spoken) != 1 {
-		t.Errorf("%d processes are kept, want the latest one of member 3", len(i.spoken))
-	}
-}
 
 // exchangeAs exchanges states with a member as member 3, and returns when they are merged.
 func exchangeAs(t *testing.T, to *gossiper, states ...[]byte) {
@@ -60,7 +20,7 @@ func exchangeAs(t *testing.T, to *gossiper, states ...[]byte) {
 	if refusal != "" {
 		t.Fatal(refusal)
 	}
-	out := message(gossipPushPull, pack("Nodes", len(states), "UserStateLen", 0)...)
+	out := append([]byte{pushPullMessage}, hostile.Pack("Nodes", len(states), "UserStateLen", 0)...)
 	for _, s := range states {
 		out = append(out, s...)
 	}
@@ -86,10 +46,10 @@ func TestGossip_FarIncarnationOfFaultyMember(t *testing.T) {
 	join()
 	state := func(incarnation uint32, state int) []byte {
 		self := victim.list.LocalNode()
-		return pack("Name", self.Name, "Addr", []byte(self.Addr), "Port", int(self.Port), "Meta", []byte("forged"),
+		return hostile.Pack("Name", self.Name, "Addr", []byte(self.Addr), "Port", int(self.Port), "Meta", []byte("forged"),
 			"Incarnation", incarnation, "State", state, "Vsn", []byte{1, 5, 2, 0, 0, 0})
 	}
-	for _, incarnation := range []uint32{1 << 30, 1 << 31, math.MaxUint32 - 1, math.MaxUint32, maxAhead, 2 * maxAhead} {
+	for _, incarnation := range []uint32{1 << 30, 1 << 31, math.MaxUint32 - 1, math.MaxUint32, 1024, 2048} {
 		for _, to := range []*gossiper{witness, victim} {
 			exchangeAs(t, to, state(incarnation, int(memberlist.StateAlive)))
 			exchangeAs(t, to, state(incarnation, int(memberlist.StateDead)))

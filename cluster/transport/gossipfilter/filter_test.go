@@ -1,4 +1,4 @@
-package transport
+package gossipfilter
 
 import (
 	"bytes"
@@ -8,31 +8,10 @@ import (
 	"net"
 	"slices"
 	"testing"
-)
 
-// pack encodes a map as memberlist does: names and values by turns.
-func pack(pairs ...any) []byte {
-	b := []byte{0x80 | byte(len(pairs)/2)}
-	for _, v := range pairs {
-		switch v := v.(type) {
-		case string:
-			b = append(append(b, 0xa0|byte(len(v))), v...)
-		case int:
-			b = binary.BigEndian.AppendUint32(append(b, 0xce), uint32(v))
-		case uint32:
-			b = binary.BigEndian.AppendUint32(append(b, 0xce), v)
-		case uint64:
-			b = binary.BigEndian.AppendUint64(append(b, 0xcf), v)
-		case []byte:
-			b = append(append(b, 0xc4, byte(len(v))), v...)
-		case nil:
-			b = append(b, 0xc0)
-		case bool:
-			b = append(b, 0xc3)
-		}
-	}
-	return b
-}
+	"github.com/conclave-go/conclave/internal/hostile"
+	"github.com/conclave-go/conclave/internal/wire"
+)
 
 func message(kind byte, body ...byte) []byte { return append([]byte{kind}, body...) }
 
@@ -46,45 +25,44 @@ func compound(messages ...[]byte) []byte {
 
 // testFilter is that of member 1, for what member 2 sends. dropped counts messages that it
 // dropped alone.
-func testFilter() (f *gossipFilter, dropped *int) {
-	one, two := identity(1), identity(2)
+func testFilter() (f *Filter, dropped *int) {
 	dropped = new(int)
-	return &gossipFilter{&hello{Identity: two}, newIncarnations(&one), func(error) { *dropped++ }}, dropped
+	return NewIncarnations(wire.ProcessName(1, 1)).Filter(wire.ProcessName(2, 1), func(error) { *dropped++ }), dropped
 }
 
-func TestGossipFilter_Packet(t *testing.T) {
-	alive := message(gossipAlive, pack("Incarnation", 7, "Node", "a", "Addr", []byte{127, 0, 0, 1}, "Vsn", []byte{1, 5, 2})...)
-	forged := message(gossipDead, pack("Incarnation", uint32(math.MaxUint32), "Node", "a", "From", "b")...)
+func TestFilter_Packet(t *testing.T) {
+	alive := message(gossipAlive, hostile.Pack("Incarnation", 7, "Node", "a", "Addr", []byte{127, 0, 0, 1}, "Vsn", []byte{1, 5, 2})...)
+	forged := message(gossipDead, hostile.Pack("Incarnation", uint32(math.MaxUint32), "Node", "a", "From", "b")...)
 	for name, c := range map[string]struct {
 		packet []byte
 		ok     bool
 	}{
-		"ping":                  {message(gossipPing, pack("SeqNo", 1)...), true},
+		"ping":                  {message(gossipPing, hostile.Pack("SeqNo", 1)...), true},
 		"alive":                 {alive, true},
-		"compound":              {compound(alive, message(gossipSuspect, pack("Incarnation", 7)...)), true},
+		"compound":              {compound(alive, message(gossipSuspect, hostile.Pack("Incarnation", 7)...)), true},
 		"with a checksum":       {append([]byte{gossipChecksum, 1, 2, 3, 4}, compound(alive)...), true},
 		"empty":                 {nil, false},
 		"forged death":          {forged, false},
 		"forged, with checksum": {append([]byte{gossipChecksum, 1, 2, 3, 4}, forged...), false},
 		"nested compound":       {compound(alive, compound(alive)), false},
-		"suspicion of 64 bits":  {message(gossipSuspect, pack("Incarnation", uint64(1<<40))...), false},
-		"second incarnation":    {message(gossipDead, pack("Incarnation", 1, "Incarnation", uint32(math.MaxUint32))...), false},
+		"suspicion of 64 bits":  {message(gossipSuspect, hostile.Pack("Incarnation", uint64(1<<40))...), false},
+		"second incarnation":    {message(gossipDead, hostile.Pack("Incarnation", 1, "Incarnation", uint32(math.MaxUint32))...), false},
 		"death as an array":     {message(gossipDead, 0x93, 0xce, 0xff, 0xff, 0xff, 0xff, 0xa1, 'a', 0xa1, 'b'), false},
 		"signed incarnation":    {message(gossipDead, 0x81, 0xab, 'I', 'n', 'c', 'a', 'r', 'n', 'a', 't', 'i', 'o', 'n', 0xd1, 0x01, 0x00), true},
 		"negative incarnation":  {message(gossipDead, 0x81, 0xab, 'I', 'n', 'c', 'a', 'r', 'n', 'a', 't', 'i', 'o', 'n', 0xd2, 0xff, 0, 0, 0), false},
-		"no number":             {message(gossipDead, pack("Incarnation", "x")...), false},
-		"second name":           {message(gossipDead, pack("Node", "a", "Node", "b")...), false},
+		"no number":             {message(gossipDead, hostile.Pack("Incarnation", "x")...), false},
+		"second name":           {message(gossipDead, hostile.Pack("Node", "a", "Node", "b")...), false},
 		"truncated":             {alive[:len(alive)-1], false},
 		"truncated compound":    {compound(alive)[:5], false},
 		"user message":          {message(gossipUser, 1), false},
-		"compressed":            {message(gossipCompressed, pack("Algo", 0, "Buf", forged)...), false},
+		"compressed":            {message(gossipCompressed, hostile.Pack("Algo", 0, "Buf", forged)...), false},
 		"encrypted":             {message(gossipEncrypted, 1, 2, 3), false},
-		"exchange of states":    {message(gossipPushPull, pack("Nodes", 1)...), false},
+		"exchange of states":    {message(gossipPushPull, hostile.Pack("Nodes", 1)...), false},
 		"label":                 {message(244, 1, 'x', gossipAck), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, _ := testFilter()
-			passed, err := f.packet(c.packet)
+			passed, err := f.Packet(c.packet)
 			if (err == nil && bytes.Equal(passed, c.packet)) != c.ok || !c.ok && len(passed) > 0 {
 				t.Errorf("got %q, %v, want accepted: %v", passed, err, c.ok)
 			}
@@ -92,36 +70,36 @@ func TestGossipFilter_Packet(t *testing.T) {
 	}
 }
 
-func TestGossipStream_FirstMessageChecked(t *testing.T) {
+func TestStream_FirstMessageChecked(t *testing.T) {
 	header := func(nodes, user any) []byte {
-		return message(gossipPushPull, pack("Nodes", nodes, "UserStateLen", user, "Join", true)...)
+		return message(gossipPushPull, hostile.Pack("Nodes", nodes, "UserStateLen", user, "Join", true)...)
 	}
 	state := func(incarnation uint32, state int) []byte {
-		return pack("Name", "a", "Incarnation", incarnation, "State", state, "Meta", nil)
+		return hostile.Pack("Name", "a", "Incarnation", incarnation, "State", state, "Meta", nil)
 	}
 	for name, c := range map[string]struct {
 		in []byte
 		ok bool
 	}{
 		"exchange":              {bytes.Join([][]byte{header(2, 0), state(1, 0), state(maxAhead, 0)}, nil), true},
-		"ping":                  {message(gossipPing, pack("SeqNo", 1)...), true},
+		"ping":                  {message(gossipPing, hostile.Pack("SeqNo", 1)...), true},
 		"forged header":         {header(1<<20, 0), false},
 		"forged header, 64 b":   {header(uint64(1)<<63, 0), false},
 		"too many states":       {append(header(maxGossipNodes+1, 0), bytes.Repeat(state(1, 0), maxGossipNodes+1)...), false},
 		"user state":            {header(0, 20<<20), false},
-		"two numbers of states": {append(message(gossipPushPull, pack("Nodes", 1, "Nodes", 0)...), state(1, 0)...), false},
-		"state of 64 bits":      {append(header(1, 0), pack("Name", "a", "State", uint64(1<<32))...), false},
+		"two numbers of states": {append(message(gossipPushPull, hostile.Pack("Nodes", 1, "Nodes", 0)...), state(1, 0)...), false},
+		"state of 64 bits":      {append(header(1, 0), hostile.Pack("Name", "a", "State", uint64(1<<32))...), false},
 		"large value":           {append(header(1, 0), 0x81, 0xa1, 'a', 0xc6, 0xff, 0xff, 0xff, 0xff), false},
 		"truncated":             {header(1, 0), false},
-		"compressed":            {message(gossipCompressed, pack("Algo", 0)...), false},
-		"user message":          {message(gossipUser, pack("UserMsgLen", 1<<24)...), false},
+		"compressed":            {message(gossipCompressed, hostile.Pack("Algo", 0)...), false},
+		"user message":          {message(gossipUser, hostile.Pack("UserMsgLen", 1<<24)...), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := net.Pipe()
 			defer ours.Close()
 			go func() { _, _ = theirs.Write(c.in); theirs.Close() }()
 			filter, _ := testFilter()
-			got, err := io.ReadAll(&gossipStream{Conn: ours, filter: filter})
+			got, err := io.ReadAll(filter.Stream(ours))
 			if (err == nil) != c.ok || c.ok && !bytes.Equal(got, c.in) || !c.ok && len(got) > 0 {
 				t.Errorf("got %d of %d bytes, %v, want accepted: %v", len(got), len(c.in), err, c.ok)
 			}
@@ -130,8 +108,8 @@ func TestGossipStream_FirstMessageChecked(t *testing.T) {
 }
 
 // What is too far ahead is dropped alone.
-func TestGossipFilter_DropsAlone(t *testing.T) {
-	about := func(kind byte, n int) []byte { return message(kind, pack("Incarnation", n, "Node", "a")...) }
+func TestFilter_DropsAlone(t *testing.T) {
+	about := func(kind byte, n int) []byte { return message(kind, hostile.Pack("Incarnation", n, "Node", "a")...) }
 	good, ahead := about(gossipAlive, maxAhead), about(gossipDead, maxAhead+1)
 	f, dropped := testFilter()
 	for _, c := range []struct {
@@ -144,13 +122,13 @@ func TestGossipFilter_DropsAlone(t *testing.T) {
 		{"in a compound", compound(good, ahead, about(gossipSuspect, 1)), compound(good, about(gossipSuspect, 1))},
 	} {
 		*dropped = 0
-		if got, err := f.packet(bytes.Clone(c.packet)); err != nil || !bytes.Equal(got, c.want) || *dropped == 0 {
+		if got, err := f.Packet(bytes.Clone(c.packet)); err != nil || !bytes.Equal(got, c.want) || *dropped == 0 {
 			t.Errorf("%s: got %q, %v, %d dropped, want %q", c.name, got, err, *dropped, c.want)
 		}
 	}
-	state := func(n int) []byte { return pack("Name", "a", "Incarnation", n) }
+	state := func(n int) []byte { return hostile.Pack("Name", "a", "Incarnation", n) }
 	exchange := func(nodes any, states ...[]byte) []byte {
-		return append(message(gossipPushPull, pack("Nodes", nodes, "UserStateLen", 0)...), bytes.Join(states, nil)...)
+		return append(message(gossipPushPull, hostile.Pack("Nodes", nodes, "UserStateLen", 0)...), bytes.Join(states, nil)...)
 	}
 	for name, c := range map[string]struct{ in, want []byte }{
 		"one of three": {exchange(3, state(1), state(maxAhead+1), state(2)), exchange(2, state(1), state(2))},
@@ -166,7 +144,7 @@ func TestGossipFilter_DropsAlone(t *testing.T) {
 	} {
 		u := newUnpacker(bytes.NewReader(c.in), maxGossipState)
 		*dropped = 0
-		if err := f.stream(u); err != nil || !bytes.Equal(u.seen.Bytes(), c.want) || *dropped == 0 {
+		if err := f.first(u); err != nil || !bytes.Equal(u.seen.Bytes(), c.want) || *dropped == 0 {
 			t.Errorf("%s: got %q, %v, %d dropped, want %q", name, u.seen.Bytes(), err, *dropped, c.want)
 		}
 	}
@@ -175,22 +153,22 @@ func TestGossipFilter_DropsAlone(t *testing.T) {
 // FuzzGossip uses its input as a packet and as a stream: neither panics, no more than the
 // limit is kept, and what passes would pass again.
 func FuzzGossip(f *testing.F) {
-	f.Add(compound(message(gossipDead, pack("Incarnation", 1, "Node", "a", "From", "b")...)))
-	f.Add(append(message(gossipPushPull, pack("Nodes", 1, "UserStateLen", 0)...), pack("Name", "a", "Incarnation", 3)...))
+	f.Add(compound(message(gossipDead, hostile.Pack("Incarnation", 1, "Node", "a", "From", "b")...)))
+	f.Add(append(message(gossipPushPull, hostile.Pack("Nodes", 1, "UserStateLen", 0)...), hostile.Pack("Name", "a", "Incarnation", 3)...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		filter, dropped := testFilter()
-		passed, err := filter.packet(bytes.Clone(in))
+		passed, err := filter.Packet(bytes.Clone(in))
 		*dropped = 0
-		if again, _ := filter.packet(bytes.Clone(passed)); err == nil && len(passed) > 0 && (*dropped > 0 || !bytes.Equal(again, passed)) {
+		if again, _ := filter.Packet(bytes.Clone(passed)); err == nil && len(passed) > 0 && (*dropped > 0 || !bytes.Equal(again, passed)) {
 			t.Errorf("of %q passes %q, and of that %q", in, passed, again)
 		}
 		u := newUnpacker(bytes.NewReader(in), 1000)
-		if err = filter.stream(u); u.seen.Len() > 1000 || err == nil && u.seen.Len() == 0 {
+		if err = filter.first(u); u.seen.Len() > 1000 || err == nil && u.seen.Len() == 0 {
 			t.Errorf("%d bytes are kept, %v", u.seen.Len(), err)
 		}
 		again := newUnpacker(bytes.NewReader(u.seen.Bytes()), 1000)
 		*dropped = 0
-		if err == nil && (filter.stream(again) != nil || *dropped > 0 || !bytes.Equal(again.seen.Bytes(), u.seen.Bytes())) {
+		if err == nil && (filter.first(again) != nil || *dropped > 0 || !bytes.Equal(again.seen.Bytes(), u.seen.Bytes())) {
 			t.Errorf("of %q passes %q, and of that %q", in, u.seen.Bytes(), again.seen.Bytes())
 		}
 	})

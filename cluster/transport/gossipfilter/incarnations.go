@@ -1,4 +1,4 @@
-package transport
+package gossipfilter
 
 import (
 	"sync"
@@ -6,7 +6,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// incarnations bounds the incarnations in gossip. memberlist refutes an accusation by a
+// Incarnations bounds the incarnations in gossip. memberlist refutes an accusation by a
 // higher incarnation, so one message with an incarnation near the end of the numbers would
 // end a process's refutations.
 //
@@ -17,7 +17,7 @@ import (
 // come back. Therefore a process accepts accusations against itself up to the same bound,
 // above what it may have said. No other process has received more from it. So whatever the others accept
 // about it, it accepts and can refute, and they accept its refutation when they receive it.
-type incarnations struct {
+type Incarnations struct {
 	self string
 
 	mu      sync.Mutex
@@ -38,16 +38,17 @@ type incarnation struct {
 // it is connected again: it joins those that gossip does not show alive every two seconds.
 const maxAhead = 1024
 
-func newIncarnations(id *Identity) *incarnations {
-	return &incarnations{
-		self: wire.ProcessName(id.Member, id.Boot), refuted: 1, // memberlist starts with 1
+// NewIncarnations returns what is known at the start of the process self.
+func NewIncarnations(self string) *Incarnations {
+	return &Incarnations{
+		self: self, refuted: 1, // memberlist starts with 1
 		spoken: make(map[uint64]incarnation),
 	}
 }
 
-// accept reports whether memberlist may see what a proven process says about another, or
+// accept reports whether memberlist may see what a proven process, from, says about another, or
 // about itself.
-func (i *incarnations) accept(from *hello, process string, n uint64) bool {
+func (i *Incarnations) accept(from, process string, n uint64) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	member, _ := wire.MemberOf(process)
@@ -57,7 +58,7 @@ func (i *incarnations) accept(from *hello, process string, n uint64) bool {
 			return false
 		}
 		i.refuted = max(i.refuted, n+1) // memberlist's answer
-	case process == wire.ProcessName(from.Member, from.Boot):
+	case process == from:
 		if last.process != process {
 			last = incarnation{process: process}
 		}

@@ -1,4 +1,4 @@
-package transport
+package gossipfilter
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ func newUnpacker(r io.Reader, limit int) *unpacker { return &unpacker{r: r, limi
 // take reads n bytes.
 func (u *unpacker) take(n uint64) ([]byte, error) {
 	if n > uint64(u.limit-u.seen.Len()) {
-		return nil, fmt.Errorf("%w: more than %d bytes", errGossip, u.limit)
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrGossip, u.limit)
 	}
 	before := u.seen.Len()
 	if _, err := io.CopyN(&u.seen, u.r, int64(n)); err != nil {
@@ -96,7 +96,7 @@ func orGossip(err error, text string) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %s", errGossip, text)
+	return fmt.Errorf("%w: %s", ErrGossip, text)
 }
 
 // size returns the number of elements that tag announces: in its own bits if it is between
