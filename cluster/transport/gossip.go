@@ -18,12 +18,15 @@ import (
 // frames over one connection for each address, dialed on demand and closed after
 // an idle timeout. As with UDP, packets may be lost.
 type Gossip struct {
-	t       *Transport
-	ctx     context.Context // ends with Shutdown
-	cancel  context.CancelFunc
-	packets chan *memberlist.Packet
-	streams chan net.Conn
-	heard   *gossipfilter.Incarnations
+	cfg        *Config // with defaults
+	goroutines *goroutines
+	handshaker *handshaker
+	members    *peers
+	ctx        context.Context // ends with Shutdown
+	cancel     context.CancelFunc
+	packets    chan *memberlist.Packet
+	streams    chan net.Conn
+	heard      *gossipfilter.Incarnations
 
 	mu    sync.Mutex // guards what follows
 	shut  bool
@@ -38,18 +41,18 @@ var _ memberlist.NodeAwareTransport = (*Gossip)(nil)
 
 const streamBacklog = 16
 
-func newGossip(t *Transport) *Gossip {
-	ctx, cancel := context.WithCancel(t.ctx)
+func newGossip(ctx context.Context, cfg *Config, g *goroutines, h *handshaker, members *peers) *Gossip {
+	ctx, cancel := context.WithCancel(ctx)
 	return &Gossip{
-		t:       t,
+		cfg: cfg, goroutines: g, handshaker: h, members: members,
 		ctx:     ctx,
 		cancel:  cancel,
-		packets: make(chan *memberlist.Packet, t.cfg.Limits.Packets),
+		packets: make(chan *memberlist.Packet, cfg.Limits.Packets),
 		streams: make(chan net.Conn, streamBacklog),
 		links:   make(map[Target]*packetLink),
 		conns:   make(map[*conn]struct{}),
 		joining: make(map[string]*joining),
-		heard:   gossipfilter.NewIncarnations(wire.ProcessName(t.cfg.Identity.Member, t.cfg.Identity.Boot)),
+		heard:   gossipfilter.NewIncarnations(wire.ProcessName(cfg.Identity.Member, cfg.Identity.Boot)),
 	}
 }
 
@@ -60,10 +63,10 @@ func (g *Gossip) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 		resolved, err := g.resolve(ip)
 		return resolved, port, err
 	}
-	resolved, port, err := g.resolveHostPort(g.t.cfg.Identity.Advertise)
+	resolved, port, err := g.resolveHostPort(g.cfg.Identity.Advertise)
 	if err != nil {
 		return nil, 0, fmt.Errorf("transport: member %v advertises %q: %w: set Config.Advertise to a host and port that the other members can dial",
-			wire.MemberID(g.t.cfg.Identity.Member), g.t.cfg.Identity.Advertise, err)
+			wire.MemberID(g.cfg.Identity.Member), g.cfg.Identity.Advertise, err)
 	}
 	return resolved, port, nil
 }
@@ -84,9 +87,9 @@ func (g *Gossip) resolveHostPort(addr string) (net.IP, int, error) {
 func (g *Gossip) resolve(host string) (net.IP, error) {
 	ip := net.ParseIP(host)
 	if ip == nil {
-		ctx, cancel := context.WithTimeout(g.ctx, g.t.cfg.Timing.Dial)
+		ctx, cancel := context.WithTimeout(g.ctx, g.cfg.Timing.Dial)
 		defer cancel()
-		ips, err := g.t.network.lookup(ctx, host)
+		ips, err := g.handshaker.network.lookup(ctx, host)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +122,7 @@ func (g *Gossip) target(addr memberlist.Address) (Target, error) {
 	if !ok {
 		return Target{}, fmt.Errorf("%w: a process at %s has the name %q", gossipfilter.ErrGossip, addr.Addr, addr.Name)
 	}
-	return Target{Addr: addr.Addr, Member: member, Advertised: true, Host: g.t.advertisedName(member)}, nil
+	return Target{Addr: addr.Addr, Member: member, Advertised: true, Host: g.members.advertisedName(member)}, nil
 }
 
 // DialTimeout dials a stream to any member.
@@ -135,7 +138,7 @@ func (g *Gossip) DialAddressTimeout(addr memberlist.Address, timeout time.Durati
 	}
 	ctx, cancel := context.WithTimeout(g.ctx, timeout)
 	defer cancel()
-	c, err := g.t.connect(ctx, to, wire.Kind_GOSSIP_STREAM)
+	c, err := g.handshaker.connect(ctx, to, wire.Kind_GOSSIP_STREAM)
 	if err != nil {
 		g.noteJoin(addr.Name, err)
 		return nil, err
@@ -164,20 +167,20 @@ func (g *Gossip) acceptPackets(c *conn, h *hello) {
 		return
 	}
 	from, filter := replyAddr(h.Advertise, c.RemoteAddr()), g.filterOf(c)
-	s := newStream(c, g.t.cfg.Timing, g.t.cfg.Limits.Packet)
-	g.t.goroutines.keepAlive(s)
+	s := newStream(c, g.cfg.Timing, g.cfg.Limits.Packet)
+	g.goroutines.keepAlive(s)
 	for {
 		body, err := s.read()
 		if err != nil {
-			g.t.log().Debug("packet connection closed", "addr", c.RemoteAddr(), "error", err)
+			g.cfg.Logger.Debug("packet connection closed", "addr", c.RemoteAddr(), "error", err)
 			return
 		}
-		if !g.t.isMember(h.Member) {
+		if !g.members.isMember(h.Member) {
 			return // removed since its hello
 		}
 		passed, err := filter.Packet(body)
 		if err != nil {
-			g.t.failures.gossip(c.from, c.RemoteAddr(), err)
+			g.handshaker.failures.gossip(c.from, c.RemoteAddr(), err)
 		}
 		if len(passed) == 0 {
 			continue
@@ -192,7 +195,7 @@ func (g *Gossip) acceptPackets(c *conn, h *hello) {
 
 // filterOf returns the filter for what arrives on a connection, whose process is proven.
 func (g *Gossip) filterOf(c *conn) *gossipfilter.Filter {
-	return g.heard.Filter(wire.ProcessName(c.from.Member, c.from.Boot), func(err error) { g.t.failures.gossip(c.from, c.RemoteAddr(), err) })
+	return g.heard.Filter(wire.ProcessName(c.from.Member, c.from.Boot), func(err error) { g.handshaker.failures.gossip(c.from, c.RemoteAddr(), err) })
 }
 
 // replyAddr returns where a packet's sender listens: the address that it

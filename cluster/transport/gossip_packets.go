@@ -26,8 +26,8 @@ func (g *Gossip) WriteToAddress(b []byte, addr memberlist.Address) (time.Time, e
 	if err != nil {
 		return time.Time{}, err
 	}
-	if len(b) == 0 || len(b) > g.t.cfg.Limits.Packet {
-		return time.Time{}, fmt.Errorf("%w: got a packet of %d bytes, want 1 to %d", ErrTooLarge, len(b), g.t.cfg.Limits.Packet)
+	if len(b) == 0 || len(b) > g.cfg.Limits.Packet {
+		return time.Time{}, fmt.Errorf("%w: got a packet of %d bytes, want 1 to %d", ErrTooLarge, len(b), g.cfg.Limits.Packet)
 	}
 	link, err := g.link(to)
 	if err != nil {
@@ -48,13 +48,13 @@ func (g *Gossip) link(to Target) (*packetLink, error) {
 	if l := g.links[to]; l != nil {
 		return l, nil
 	}
-	limits := g.t.cfg.Limits
+	limits := g.cfg.Limits
 	if len(g.links) >= limits.Addresses {
 		return nil, fmt.Errorf("%w: packets to more than %d addresses", ErrTooLarge, limits.Addresses)
 	}
 	l := &packetLink{to: to, queue: newQueue[[]byte](limits.Packets, 4*limits.Packet)}
 	l.queue.reset(true)
-	if !g.t.goroutines.start("packet writer", func() { g.runLink(l) }) {
+	if !g.goroutines.start("packet writer", func() { g.runLink(l) }) {
 		return nil, ErrClosed
 	}
 	g.links[to] = l
@@ -69,19 +69,19 @@ func (g *Gossip) runLink(l *packetLink) {
 	delete(g.links, l.to)
 	g.mu.Unlock()
 	l.queue.reset(false)
-	g.t.log().Debug("packet link ended", "addr", l.to.Addr, "error", err)
+	g.cfg.Logger.Debug("packet link ended", "addr", l.to.Addr, "error", err)
 }
 
 func (g *Gossip) serveLink(l *packetLink) error {
-	c, err := g.t.connect(g.ctx, l.to, wire.Kind_GOSSIP_PACKETS)
+	c, err := g.handshaker.connect(g.ctx, l.to, wire.Kind_GOSSIP_PACKETS)
 	if err != nil {
 		return err
 	}
 	if !g.track(c) {
 		return ErrClosed
 	}
-	s := newStream(c, g.t.cfg.Timing, g.t.cfg.Limits.Packet)
-	started := g.t.goroutines.start("packet reader", func() {
+	s := newStream(c, g.cfg.Timing, g.cfg.Limits.Packet)
+	started := g.goroutines.start("packet reader", func() {
 		_, _ = s.read() // returns on anything but a keep-alive
 		_ = s.Close()
 	})
@@ -91,5 +91,5 @@ func (g *Gossip) serveLink(l *packetLink) error {
 	}
 	encode := func(buf, packet []byte) ([]byte, error) { return appendFrame(buf, packet), nil }
 	flush := func(s *stream) error { _, err := writeQueue(s, l.queue, encode); return err }
-	return s.writeLoop(l.queue.ready, flush, g.t.cfg.Timing.Idle)
+	return s.writeLoop(l.queue.ready, flush, g.cfg.Timing.Idle)
 }

@@ -71,7 +71,7 @@ func New(cfg Config) (*Transport, error) {
 		handshakes: newSlots(c.Limits.Handshakes), strangers: newSlots(c.Limits.Strangers),
 		boots: newBootCounters(c.Boots, c.BootChanged), processes: newProcesses(), failures: newFailureLog(c.Logger),
 	}
-	t.gossip = newGossip(t)
+	t.gossip = newGossip(ctx, &t.cfg, t.goroutines, &t.handshaker, &t.peers)
 	return t, nil
 }
 
