@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/hostile"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -62,7 +63,11 @@ func TestClientConn_AnnouncedLengthNotAllocated(t *testing.T) {
 	const clients, sent = 200, 10_000
 	n := newMemNet()
 	ended := make(chan error, clients)
-	start(t, identity(1), n.listen("a"), func(c *Config) { c.Client = echo(ended) })
+	start(t, identity(1), n.listen("a"), func(c *Config) {
+		c.Client = echo(ended)
+		// No client reads, so a keep-alive would end its connection in place of what it has sent.
+		c.Timing.ClientKeepAlive, c.Timing.KeepAliveTimeout, c.Timing.Hello = time.Hour, time.Hour, time.Hour
+	})
 	var conns []net.Conn
 	for range clients {
 		raw, err := n.dial(t.Context(), "a")
