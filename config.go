@@ -56,7 +56,8 @@ type Config struct {
 	// as well. One of them is required: the system's authorities are never trusted.
 	// Its callbacks are called for each connection, so certificates and authorities
 	// can change while the node runs (see docs/OPERATIONS.md). They have the time of the
-	// handshake, as VerifyPeer does. KeyLogWriter delays nothing: what it does not take in
+	// handshake, as VerifyPeer does. Where this node dials, VerifyConnection finds in ServerName
+	// what the certificate must be valid for, an IP address too. KeyLogWriter delays nothing: what it does not take in
 	// time is dropped. Default nil: plaintext, which is refused unless all addresses are
 	// loopback or Insecure is set.
 	TLS *tls.Config

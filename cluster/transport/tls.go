@@ -116,6 +116,14 @@ func (p *tlsPair) clientFor(host string) *tls.Config {
 	c := p.client.Clone()
 	c.ClientSessionCache = nil // members issue no tickets, and it would be called by readers
 	c.ServerName = cmp.Or(c.ServerName, host)
+	if verify, name := c.VerifyConnection, c.ServerName; verify != nil {
+		// Package tls reports the name that it has sent, which is none for an IP address: a
+		// VerifyConnection would verify the certificate for no name.
+		c.VerifyConnection = func(s tls.ConnectionState) error {
+			s.ServerName = cmp.Or(s.ServerName, name)
+			return verify(s)
+		}
+	}
 	return c
 }
 

@@ -154,3 +154,30 @@ func TestTLS_GetConfigForClientStaysMutual(t *testing.T) {
 		t.Error("accepted without a certificate")
 	}
 }
+
+// A VerifyConnection that verifies a member by itself, as one must whose authorities change, learns which host was
+// dialed. Package tls does not report an IP address.
+func TestTLS_VerifyConnectionHasTheAddressDialed(t *testing.T) {
+	ca := newAuthority(t)
+	ca.hosts = []string{"elsewhere"}
+	a := start(t, identity(1), listenTCP(t), withTLS(ca.config(t)))
+	ca.hosts = nil
+	cfg := ca.config(t)
+	authorities := cfg.RootCAs
+	cfg.RootCAs, cfg.ClientCAs, cfg.InsecureSkipVerify = nil, authorities, true
+	cfg.VerifyConnection = func(s tls.ConnectionState) error {
+		// A server sees the client's certificate here, which is valid for servers too.
+		_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: authorities, DNSName: s.ServerName})
+		return err
+	}
+	b := start(t, identity(2), listenTCP(t), withTLS(cfg))
+	var name x509.HostnameError
+	if _, err := b.connect(context.Background(), Target{Addr: a.addr}, wire.Kind_FORM); !errors.As(err, &name) {
+		t.Errorf("a certificate for another host: %v", err)
+	}
+	if c, err := a.connect(context.Background(), Target{Addr: b.addr}, wire.Kind_FORM); err != nil {
+		t.Error(err)
+	} else {
+		_ = c.Close()
+	}
+}
