@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func document(t *testing.T, name string) string {
@@ -39,6 +41,9 @@ func TestDocuments_MetricsListed(t *testing.T) {
 // What the dashboard, the rules and the documents name exists.
 func TestDocuments_NameExistingMetrics(t *testing.T) {
 	known := describe()
+	for _, m := range agentMetrics(t) {
+		known[m] = prometheus.NewDesc("conclave_"+m, m, nil, nil)
+	}
 	for _, name := range []string{"METRICS.md", "grafana/conclave.json", "prometheus/conclave.rules.yml", "prometheus/conclave.test.yml"} {
 		for _, metric := range regexp.MustCompile(`\bconclave_([a-z_]+)`).FindAllStringSubmatch(document(t, name), -1) {
 			base := metric[1]
@@ -50,6 +55,28 @@ func TestDocuments_NameExistingMetrics(t *testing.T) {
 			}
 		}
 	}
+}
+
+// agentMetrics are those that only an agent has, without the prefix. Its own test compares them with METRICS.
+func agentMetrics(t *testing.T) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob("../cmd/conclave/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`Name: "conclave_([a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
+			names = append(names, m[1])
+		}
+	}
+	if len(names) == 0 {
+		t.Error("no metric of an agent found")
+	}
+	return names
 }
 
 func TestDocuments_AlertsExplained(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,13 +25,16 @@ type agentOptions struct {
 	consul  consulOptions
 	log     string
 	lines   *logqueue.Queue // of cfg.Logger: the reader of standard error may stop
+
+	certificates *certificates // nil: plaintext
 }
 
 func (p *program) agentCommand() *cobra.Command {
 	var o agentOptions
 	cmd := &cobra.Command{
 		Use: "agent", Args: exactly(), Short: "Run a member of a group, until SIGTERM",
-		Long: "Run a member of a group, until SIGTERM or Ctrl-C: then it shuts down gracefully and stays in the group. A second signal ends it at once.\n\n" +
+		Long: "Run a member of a group, until SIGTERM or Ctrl-C: then it shuts down gracefully and stays in the group. A second signal ends it at once. " +
+			"SIGHUP has it read --cert, --key and --ca again, as each new connection does, and log until when they are valid.\n\n" +
 			"Without --join it forms a group of itself. To form one of three, start three with --join and the addresses of all and --expect 3. Later ones " +
 			"need --join only.\n\n" +
 			"The HTTP address serves /livez and /readyz for probes, /metrics for Prometheus and /console/ for people. The console is read-only and for " +
@@ -39,7 +43,7 @@ func (p *program) agentCommand() *cobra.Command {
 			"--consul-http serves part of Consul's HTTP API to clients on the same machine; with --consul-token-file or CONCLAVE_CONSUL_TOKEN to any client " +
 			"with the token, which may do everything.\n\n" +
 			"The exit code is 0 after a graceful end, 2 for invalid flags, 3 if the member was removed from its group, so that no restart helps, and 1 otherwise.",
-		Annotations: map[string]string{fromEnvironment: "yes"},
+		Annotations: map[string]string{fromEnvironment: "yes", reloads: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if err = o.complete(p); err != nil {
@@ -78,7 +82,8 @@ func (o *agentOptions) complete(p *program) (err error) {
 	}
 	o.cfg.Group, o.cfg.Insecure = p.connection.group, p.connection.tls.insecure
 	o.cfg.Logger, o.lines = logqueue.New(newLogger(p.stderr, o.log))
-	o.cfg.TLS, err = p.connection.tls.config()
+	o.certificates, err = newCertificates(&p.connection.tls, logCertificates(o.cfg.Logger))
+	o.cfg.TLS = o.certificates.config()
 	return err // Open validates the rest and reports all faults at once
 }
 
@@ -110,6 +115,7 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 	}
 	defer consul.close()
 	log.Info("listening", "addr", l.Addr().String(), "http", s.addr(), "consul", consul.addr())
+	defer p.reloading(o.certificates, log)()
 	node, err := conclave.Open(ctx, &o.cfg)
 	if err != nil && ctx.Err() != nil {
 		return nil // interrupted before the member was open
@@ -131,6 +137,33 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 		return nil
 	}
 	return shutDown(node, o.leave, log)
+}
+
+// reloading reads the certificates again at each SIGHUP, until stop. It reports those that the agent begins with.
+func (p *program) reloading(c *certificates, log *slog.Logger) (stop func()) {
+	if c != nil {
+		c.reloadNow()
+	}
+	done := make(chan struct{})
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for {
+			select {
+			case <-p.hangups:
+			case <-done:
+				return
+			}
+			if c == nil {
+				log.Info("SIGHUP without effect: the agent has no certificates")
+				continue
+			}
+			c.reloadNow()
+		}
+	})
+	return func() {
+		close(done)
+		reader.Wait()
+	}
 }
 
 // The limits of a graceful end. A supervisor should wait longer before it kills the process.

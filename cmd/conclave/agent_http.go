@@ -47,6 +47,9 @@ func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
 		return nil, err
 	}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if o.certificates != nil {
+		o.certificates.register(s.metrics)
+	}
 	l, err := net.Listen("tcp", o.http)
 	if err != nil {
 		return nil, fmt.Errorf("--http: %w", err)

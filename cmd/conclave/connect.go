@@ -30,12 +30,21 @@ func (c *connection) define(flags *pflag.FlagSet) {
 
 // dial connects to the group. A signal or the time limit end the attempt.
 func (p *program) dial(ctx context.Context, edit ...func(*conclave.ClientConfig)) (*conclave.Client, error) {
-	secure, err := p.connection.tls.config()
+	failing := false
+	secure, err := newCertificates(&p.connection.tls, func(_ inUse, err error) {
+		switch {
+		case err != nil:
+			p.say("conclave: %s: the last usable certificates remain in use\n", printable(err.Error()))
+		case failing:
+			p.say("conclave: certificates loaded\n")
+		}
+		failing = err != nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	cfg := &conclave.ClientConfig{
-		Addresses: p.connection.addrs, Group: p.connection.group, TLS: secure, Insecure: p.connection.tls.insecure,
+		Addresses: p.connection.addrs, Group: p.connection.group, TLS: secure.config(), Insecure: p.connection.tls.insecure,
 	}
 	for _, e := range edit {
 		e(cfg)

@@ -8,7 +8,7 @@
 // "conclave help" lists the commands; docs/CLI.md describes them. Except for agent and the commands
 // that work on directories, it is a client of the group (conclave.Dial), not a member.
 //
-// To read: root.go has the tree of commands, connect.go and tls.go the connection, output.go what is
+// To read: root.go has the tree of commands, connect.go, tls.go and certificates.go the connection, output.go what is
 // printed and exit.go the exit codes. lock.go and supervise.go run a command under a lock; agent.go and
 // agent_http.go run a member.
 package main
@@ -34,10 +34,14 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer cancel(nil)
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, signals: make(chan os.Signal, 16), broken: make(chan os.Signal, 1)}
 	defer signal.Stop(p.broken)
+	root := p.root()
+	if cmd, _, err := root.Find(args); err == nil && cmd.Annotations[reloads] != "" {
+		p.hangups = make(chan struct{}, 1)
+		signal.Notify(signals, syscall.SIGHUP) // also if it was ignored: it does not end this process
+	}
 	done := make(chan struct{})
 	defer close(done)
 	go p.relay(signals, cancel, done)
-	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -76,6 +80,13 @@ func (p *program) relay(signals <-chan os.Signal, cancel context.CancelCauseFunc
 
 func (p *program) deliver(s os.Signal, cancel context.CancelCauseFunc) {
 	number, ok := s.(syscall.Signal)
+	if number == syscall.SIGHUP && p.hangups != nil {
+		select {
+		case p.hangups <- struct{}{}:
+		default: // the files are read after this signal too
+		}
+		return
+	}
 	ending := ok && ends(number)
 	p.delivering.Lock()
 	defer p.delivering.Unlock()

@@ -22,6 +22,7 @@ type program struct {
 	supervising, stopping bool
 	signals               chan os.Signal
 	broken                chan os.Signal // SIGPIPE, if it must not end this process
+	hangups               chan struct{}  // SIGHUP, for a command that reloads; nil: it ends this process
 	saying                sync.WaitGroup // messages that are printed while a child runs
 
 	connection connection
@@ -77,6 +78,9 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // fromEnvironment marks a command of which the environment can set all flags. Those that change
 // something must be asked for: the directory of an agent is not one to recover.
 const fromEnvironment = "environment"
+
+// reloads marks a command that reads files again at SIGHUP, and does not end.
+const reloads = "reloads"
 
 // prepare completes the flags from the environment and checks those of all commands.
 func (p *program) prepare(cmd *cobra.Command) error {
