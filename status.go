@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/version"
 )
 
 // MemberID is a member's identity, generated at its first start and never reused.
@@ -77,6 +78,13 @@ type Member struct {
 	// counted in heartbeats. The leader hears from all members at each heartbeat, the others
 	// mostly from the leader. Negative: never; 0 for this node.
 	LastContact time.Duration
+	// Build is what the member's last process states to be its [Version], at most 64 bytes of
+	// printable ASCII; "": unknown, as of a member that has not run since this node was opened, or
+	// runs a build that does not state it. It is for people: a process may state anything.
+	Build string
+	// FeatureLevel is the highest that the member's last process supports, which holds back
+	// Status.FeatureLevel; 0: none has registered yet.
+	FeatureLevel uint32
 }
 
 // Status is a node's view at one moment. It may be out of date as soon as it is
@@ -96,12 +104,19 @@ type Status struct {
 	// Reconciling is what the leader changes about the members' roles, or waits for, in
 	// words for people. "": nothing, or this node does not lead.
 	Reconciling string
+	// FeatureLevel is the group's, as far as entries are applied here. It decides what commands
+	// mean, and rises when every member supports a higher one (see docs/OPERATIONS.md).
+	FeatureLevel uint32
 }
+
+// Version returns the version of this module in the running program, as "v0.1.0"; without one "(devel)", with the revision
+// if the program is of this module's repository. It has at most 64 bytes.
+func Version() string { return version.Current() }
 
 // AwaitChange blocks until this node lists something else than in the state with the number after, and
 // returns the number of its present state; 0 is that of no state. What counts is a session that is created or
 // ends; a check that is registered, deregistered, or gets another state or TTL; a member that joins, leaves, or
-// shows another name, address, role or Alive. Renewals do not count, and sometimes nothing has changed. Read the
+// shows another name, address, build, role or Alive. Renewals do not count, and sometimes nothing has changed. Read the
 // number before what it is for, so that the next call does not miss a change in between:
 //
 //	for n := uint64(0); ; {
@@ -127,7 +142,7 @@ func (n *Node) Status() Status {
 	status := Status{
 		ID: n.id, Name: s.Name,
 		Redundancy: s.Redundancy, Reconciling: s.Plan,
-		Leader: MemberID(s.Leader), Term: s.Term, Commit: s.Commit, Applied: s.Applied,
+		Leader: MemberID(s.Leader), Term: s.Term, Commit: s.Commit, Applied: s.Applied, FeatureLevel: s.Status.Level,
 	}
 	for _, m := range s.Members {
 		member := memberOf(m)
@@ -140,7 +155,8 @@ func (n *Node) Status() Status {
 }
 
 func memberOf(p cluster.Peer) Member {
-	m := Member{ID: MemberID(p.ID), Name: p.Name, Addr: p.Addr, Role: Standby, Alive: p.Alive, Lag: p.Lag, LastContact: p.Silence}
+	m := Member{ID: MemberID(p.ID), Name: p.Name, Addr: p.Addr, Role: Standby, Alive: p.Alive, Lag: p.Lag, LastContact: p.Silence,
+		Build: p.Build, FeatureLevel: p.Level}
 	if p.Voter {
 		m.Role = Voter
 	}

@@ -177,6 +177,7 @@ func (m *Member) meta() *wire.GossipMeta {
 		Key:       m.identity.Public(),
 
 		FeatureLevel: m.seams.level(),
+		Build:        m.seams.build(),
 	}
 }
 

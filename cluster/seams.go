@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/conclave-go/conclave/internal/version"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -20,6 +21,7 @@ type Seams struct {
 	Lookup         func(ctx context.Context, host string) ([]netip.Addr, error) // instead of the name service; also with Config.Dial
 	IncarnationTTL time.Duration                                                // of the registration of a process
 	FeatureLevel   uint32                                                       // the highest that the process claims to support
+	Build          string                                                       // the version that the process claims to have
 	Slow           int                                                          // a factor for the intervals of gossip and of keep-alives
 	Effects        func(*Effects)                                               // runs on the loop before effects are carried out, and may drop or repeat messages
 	Started        func(*Member)                                                // runs before Start returns the member
@@ -27,6 +29,9 @@ type Seams struct {
 
 // level returns the highest feature level that this process claims to support.
 func (h Seams) level() uint32 { return cmp.Or(h.FeatureLevel, wire.FeatureLevel) }
+
+// build returns the version that this process claims to have.
+func (h Seams) build() string { return cmp.Or(h.Build, version.Current()) }
 
 type seamsKey struct{}
 

@@ -32,6 +32,10 @@ type Peer struct {
 	Name, Addr string
 	Voter      bool
 	Alive      bool // according to gossip
+	// Build is the version that its last process states, in gossip; "": unknown.
+	Build string
+	// Level is the feature level that its last registered process supports; 0: none has registered.
+	Level uint32
 	// Lag is how many entries it has not acknowledged to this leader; 0 on other members.
 	Lag uint64
 	// Silence is for how long this member has had no Raft message of it; negative: it has
@@ -104,12 +108,23 @@ func (m *Member) statusOf(of *replica.Status) Status {
 	s.Redundancy = redundancy(s.Conf, func(id uint64) bool { return roster.IsAlive(id) || id == s.ID })
 	for _, id := range core.MembersOf(s.Conf) {
 		p := known[id]
+		p.Build, p.Level = roster.Build(id), s.levelOf(id)
 		p.ID, p.Voter = id, slices.Contains(s.Conf.GetVoters(), id)
 		p.Alive = roster.IsAlive(id) || id == s.ID
 		p.Lag, p.Silence = s.Progress(s.ID, id, m.cfg.Heartbeat)
 		s.Members = append(s.Members, p)
 	}
 	return s
+}
+
+// levelOf returns the feature level that a member's last registered process supports; 0: none has registered.
+func (s *Status) levelOf(id uint64) uint32 {
+	for _, r := range s.Admitted {
+		if r.ID == id && r.Registered {
+			return r.Level
+		}
+	}
+	return 0
 }
 
 // redundancy returns how many more voters may fail; of a joint configuration, of the half

@@ -104,11 +104,16 @@ func New(port *transport.Gossip, self *wire.GossipMeta, logger *slog.Logger, pac
 	return g, nil
 }
 
-// EncodeMeta returns a member's meta data for gossip, without what only forming needs.
+// EncodeMeta returns a member's meta data for gossip, without what only forming needs, and without the build if there
+// is no room for it.
 func EncodeMeta(self *wire.GossipMeta) ([]byte, error) {
 	self = proto.CloneOf(self)
 	self.FeatureLevel = 0
 	meta, err := proto.Marshal(self)
+	if err == nil && len(meta) > memberlist.MetaMaxSize {
+		self.Build = ""
+		meta, err = proto.Marshal(self)
+	}
 	if err == nil && len(meta) > memberlist.MetaMaxSize {
 		err = fmt.Errorf("name and advertised address take %d bytes of gossip, limit %d: shorten them", len(meta), memberlist.MetaMaxSize)
 	}

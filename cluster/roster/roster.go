@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/version"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -51,6 +52,7 @@ type Roster struct {
 type entry struct {
 	peer      *wire.Peer // as on disk; nil: no record
 	claimed   uint64     // the highest boot counter in gossip
+	build     string     // the version that the process with it states
 	died      bool       // gossip has declared a process dead
 	lastDeath uint64     // the highest boot counter of these
 	connected bool
@@ -67,6 +69,7 @@ type Member struct {
 	ID        uint64
 	Voter     bool
 	Liveness  Liveness
+	Build     string // the version that its last process states; "": unknown
 	boot      uint64 // of the latest live process, or else of the latest dead one
 	connected bool   // a connection from it is up
 }
@@ -278,7 +281,7 @@ func (r *Roster) noteAddress(meta *wire.GossipMeta) (moved bool) {
 	if meta.GetBoot() < max(e.claimed, e.peer.GetBoot()) {
 		return false
 	}
-	e.claimed = meta.GetBoot()
+	e.claimed, e.build = meta.GetBoot(), version.Stated(meta.GetBuild())
 	return r.setAddress(meta.GetMember(), meta.GetName(), meta.GetAdvertise())
 }
 
@@ -343,6 +346,7 @@ func (r *Roster) member(id uint64, boots map[uint64]uint64) Member {
 	m := Member{ID: id, Voter: slices.Contains(r.voters, id)}
 	e := r.entries[id]
 	m.connected = e != nil && e.connected
+	m.Build = r.buildOf(id)
 	if boot, ok := boots[id]; ok {
 		m.Liveness, m.boot = Alive, boot
 	} else if e != nil && e.died {

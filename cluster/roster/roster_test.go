@@ -277,3 +277,40 @@ func TestRoster_Retain(t *testing.T) {
 		}
 	})
 }
+
+// The build of a member is that of its latest process, and remains known after its death. What a process states may be anything.
+func TestRoster_Build(t *testing.T) {
+	useRoster(t, func(r *Roster) {
+		changes := 0
+		r.Listed = func() { changes++ }
+		for _, step := range []struct {
+			boot        uint64
+			build, want string
+		}{
+			{2, "v0.1.0", "v0.1.0"},
+			{3, "v0.2.0", "v0.2.0"},
+			{2, "v0.1.0", "v0.2.0"}, // gossip of a former process is late
+			{4, "", ""},             // an older build, which states none
+			{5, "v0.2.0\x1b[2J", ""},
+			{6, "v0.3.0", "v0.3.0"},
+		} {
+			meta := process(7, step.boot, "")
+			meta.Build = step.build
+			before, listed := r.Snapshot().Build(7), changes
+			r.ProcessAlive(wire.ProcessName(7, step.boot), meta)
+			if got := r.Snapshot().Build(7); got != step.want {
+				t.Errorf("boot %d states %q: %q, want %q", step.boot, step.build, got, step.want)
+			}
+			if r.Snapshot().Build(7) != before && changes == listed {
+				t.Errorf("boot %d: not reported as a change", step.boot)
+			}
+		}
+		r.dead(7, 6)
+		if got := r.Snapshot().Build(7); got != "v0.3.0" {
+			t.Errorf("after its death: %q", got)
+		}
+		if got := r.Snapshot().Build(9) + r.Snapshot().Build(11); got != "" {
+			t.Errorf("of members that have stated none: %q", got)
+		}
+	})
+}

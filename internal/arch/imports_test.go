@@ -16,17 +16,17 @@ import (
 //	floor 2   cluster            cluster/core, cluster/transport and the other folders in it serve cluster only; the root knows cluster/backup, cluster/clients and cluster/replica
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/machine/ordered   internal/fact   internal/leaseclock   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   conclaveprom
+//	beside    internal/machine   internal/machine/ordered   internal/fact   internal/leaseclock   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   internal/version   conclaveprom
 //	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   conclavetest
 //	above     conclavehttp       contrib/consulapi      fencing
 var floors = map[string][]string{
-	".":                              {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/fact", "internal/logqueue", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
+	".":                              {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/fact", "internal/logqueue", "internal/machine", "internal/metrics", "internal/tickets", "internal/version", "internal/wire"},
 	"internal/client":                {"internal/fact", "internal/leaseclock", "internal/linger", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
 	"internal/fact":                  {"internal/wire"},
 	"internal/linger":                {},
 	"internal/leaseclock":            {}, // the holder's clock, suspended time included
 	"internal/remote":                {"cluster/transport", "internal/appcall", "internal/client", "internal/fact", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster":                        {"cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/fact", "internal/tickets", "internal/wait", "internal/wire"},
+	"cluster":                        {"cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/fact", "internal/tickets", "internal/version", "internal/wait", "internal/wire"},
 	"cluster/backup":                 {"storage", "internal/wire"},
 	"cluster/clients":                {"cluster/core", "cluster/transport", "internal/tickets", "internal/wait", "internal/wire"},
 	"cluster/core":                   {"cluster/core/latest", "cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wire"},
@@ -38,7 +38,7 @@ var floors = map[string][]string{
 	"cluster/provisional":            {"cluster/core", "internal/wire"},
 	"cluster/reconcile":              {"internal/fact", "internal/wire"},
 	"cluster/replica":                {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster/roster":                 {"cluster/core", "raftlog", "storage", "internal/fact", "internal/wait", "internal/wire"},
+	"cluster/roster":                 {"cluster/core", "raftlog", "storage", "internal/fact", "internal/version", "internal/wait", "internal/wire"},
 	"cluster/transport":              {"cluster/transport/gossipfilter", "internal/appcall", "internal/wire"},
 	"cluster/transport/gossipfilter": {"internal/wire"},
 	"raftlog":                        {"storage", "internal/wire"},
@@ -50,6 +50,7 @@ var floors = map[string][]string{
 	"internal/logqueue":              {}, // queues lines for the application's Logger
 	"internal/tickets":               {"internal/wire"},
 	"internal/wait":                  {}, // how goroutines wait for each other
+	"internal/version":               {}, // names the build, for people
 	"internal/wire":                  {},
 	"internal/machine/reference":     {"internal/fact", "internal/wire"}, // imported by tests only
 	"internal/sim":                   {},                                 // its tests import what they run

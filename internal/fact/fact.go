@@ -67,6 +67,7 @@ type MemberRecord struct {
 	Key             []byte // public; empty: a founder whose process has stated none
 	Ephemeral       bool   // it has no directory, so its key is lost with its process
 	Registered      bool   // it has had a process in the group
+	Level           uint32 // the feature level that its last process supports
 	Silent          bool   // the failure detector has declared its last process dead
 	Since           int64  // group time: of the admission until it is registered; of silence
 }

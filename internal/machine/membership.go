@@ -150,7 +150,7 @@ func (m *Machine) Members() []fact.MemberRecord {
 			k := m.members[id]
 			m.roster = append(m.roster, fact.MemberRecord{
 				ID: id, Name: k.name, Advertise: k.advertise, Key: []byte(k.public),
-				Ephemeral: k.ephemeral, Registered: k.isRegistered(), Silent: k.silent, Since: k.since,
+				Ephemeral: k.ephemeral, Registered: k.isRegistered(), Level: max(k.level, firstLevel), Silent: k.silent, Since: k.since,
 			})
 		}
 	}

@@ -68,6 +68,7 @@ func Bounds() map[string]Bound {
 		"Proof.signature": text(MaxProof), "Proof.refusal": text(MaxProof),
 
 		"GossipMeta.cluster": text(MaxForm), "GossipMeta.name": text(MaxForm), "GossipMeta.advertise": text(MaxForm), "GossipMeta.key": text(MaxForm),
+		"GossipMeta.build": text(MaxForm),
 		"Proposal.cluster": text(MaxForm), "Proposal.founders": many(maxFounders),
 		"Founder.name": text(MaxForm), "Founder.advertise": text(MaxForm), "Founder.key": text(MaxForm),
 		"FormReply.refusal": text(MaxForm), "FormReply.candidates": many(maxFounders),

@@ -400,7 +400,10 @@ type GossipMeta struct {
 	Key       []byte                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`        // public
 	// Of a new member: the highest feature level at which it can form a group. 0: a build that
 	// forms groups at level 1.
-	FeatureLevel  uint32 `protobuf:"varint,25,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
+	FeatureLevel uint32 `protobuf:"varint,25,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
+	// The version of the process's build, for people: no decision may depend on it. Empty: an older
+	// build, or there was no room.
+	Build         string `protobuf:"bytes,26,opt,name=build,proto3" json:"build,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -503,6 +506,13 @@ func (x *GossipMeta) GetFeatureLevel() uint32 {
 		return x.FeatureLevel
 	}
 	return 0
+}
+
+func (x *GossipMeta) GetBuild() string {
+	if x != nil {
+		return x.Build
+	}
+	return ""
 }
 
 type Proposal struct {
@@ -1580,7 +1590,7 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\x05index\x18\x03 \x01(\x04R\x05index\"?\n" +
 	"\x05Proof\x12\x1c\n" +
 	"\tsignature\x18\x01 \x01(\fR\tsignature\x12\x18\n" +
-	"\arefusal\x18\x02 \x01(\tR\arefusal\"\x85\x02\n" +
+	"\arefusal\x18\x02 \x01(\tR\arefusal\"\x9b\x02\n" +
 	"\n" +
 	"GossipMeta\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
@@ -1592,7 +1602,8 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\x06expect\x18\a \x01(\rR\x06expect\x12\x16\n" +
 	"\x06voters\x18\b \x01(\rR\x06voters\x12\x10\n" +
 	"\x03key\x18\t \x01(\fR\x03key\x12#\n" +
-	"\rfeature_level\x18\x19 \x01(\rR\ffeatureLevel\"\x9c\x01\n" +
+	"\rfeature_level\x18\x19 \x01(\rR\ffeatureLevel\x12\x14\n" +
+	"\x05build\x18\x1a \x01(\tR\x05build\"\x9c\x01\n" +
 	"\bProposal\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\fR\acluster\x129\n" +
 	"\bfounders\x18\x02 \x03(\v2\x1d.conclave.internal.v1.FounderR\bfounders\x12\x16\n" +

@@ -190,7 +190,7 @@ func (r *Model) Members() (list []fact.MemberRecord) {
 		if !m.Removed {
 			list = append(list, fact.MemberRecord{
 				ID: m.ID, Name: m.name, Advertise: m.advertise, Key: []byte(m.key),
-				Ephemeral: m.ephemeral, Registered: m.last != wire.ID{}, Silent: m.silent, Since: m.since,
+				Ephemeral: m.ephemeral, Registered: m.last != wire.ID{}, Level: atLeast(m.level), Silent: m.silent, Since: m.since,
 			})
 		}
 	}
