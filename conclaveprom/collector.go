@@ -8,6 +8,8 @@
 package conclaveprom
 
 import (
+	"runtime"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/conclave-go/conclave"
@@ -18,11 +20,12 @@ import (
 type Collector struct {
 	node         *conclave.Node
 	descriptions map[string]*prometheus.Desc // by name, without the prefix
+	version      string                      // of this module
 }
 
 // New returns a collector for the node. To register several nodes in one registry, give
 // each a label: prometheus.WrapRegistererWith(prometheus.Labels{"node": …}, registry).
-func New(node *conclave.Node) *Collector { return &Collector{node, describe()} }
+func New(node *conclave.Node) *Collector { return &Collector{node, describe(), conclave.Version()} }
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
@@ -43,6 +46,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		out.state(m)
 		out.members(s)
 	}
+	out.gauge("build_info", 1, c.version, runtime.Version())
 	out.gauge("live", truth(h.Live))
 	out.gauge("ready", truth(h.Ready))
 }
@@ -108,6 +112,7 @@ func (k sink) raft(m conclave.Metrics, s conclave.Status) {
 	k.gauge("redundancy", float64(s.Redundancy))
 	k.gauge("stalled_seconds", m.Stalled.Seconds())
 	k.gauge("voters", float64(m.Voters))
+	k.gauge("feature_level", float64(s.FeatureLevel))
 	k.gauge("group_time_seconds", m.GroupTime.Seconds())
 	k.gauge("disk_bytes", float64(m.DiskBytes))
 }

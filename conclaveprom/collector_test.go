@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // scene is a group whose metrics a test moves.
@@ -242,6 +244,10 @@ func (s *scene) leadership() {
 		s.t.Errorf("voter is %v on a voter and %v on a standby", of["voter"], standbys["voter"])
 	}
 	s.moved["voter"] = true
+	s.becomes("feature_level", func() bool { return s.gather[standby]()["feature_level"] == wire.FeatureLevel })
+	s.becomes("build_info", func() bool {
+		return s.gather[standby]()[fmt.Sprintf("build_info{%s,%s}", runtime.Version(), conclave.Version())] == 1
+	})
 	s.becomes("voters", func() bool { return s.gather[standby]()["voters"] == 3 })
 	s.moves(next, func() {
 		s.MustTransfer(s.Nodes[leader], next)

@@ -56,6 +56,8 @@ func ofLog() []description {
 func ofGroup() []description {
 	return []description{
 		{"term", "Raft term.", nil},
+		{"build_info", "1, with the version of conclave and of Go that the process was built with.", []string{"version", "goversion"}},
+		{"feature_level", "The group's feature level, as far as entries are applied here.", nil},
 		{"live", "1 if the process need not be restarted: Health.Live.", nil},
 		{"ready", "1 if the node can serve: Health.Ready.", nil},
 		{"has_leader", "1 if a leader is known.", nil},
