@@ -1,6 +1,7 @@
 package conclavehttp_test
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,8 +12,10 @@ import (
 	"testing"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/conclavehttp"
 	"github.com/conclave-go/conclave/internal/grouptest"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // site is a console behind a prefix, on a server.
@@ -159,6 +162,18 @@ func TestConsole_Lists(t *testing.T) {
 			t.Errorf("%s: %s", path, w.Status)
 		}
 	}
+}
+
+// The members' builds are shown, as text: each process states its own.
+func TestConsole_Builds(t *testing.T) {
+	t.Parallel()
+	builds := []string{"v0.1.0", "<i>v0.2.0</i>", "v0.3.0\x1b[31m"}
+	g := grouptest.Start(t, 3, grouptest.Edit(func(i int, _ *conclave.Config, s *cluster.Seams) { s.Build = builds[i] }))
+	site := serve(t, g.Nodes[0], nil)
+	site.events("").await("members", "&lt;i&gt;v0.2.0&lt;/i&gt;")
+	body := site.page()
+	want(t, body, ">v0.1.0<", "&lt;i&gt;v0.2.0&lt;/i&gt;", "not heard yet", fmt.Sprintf("feature level %d", wire.FeatureLevel))
+	wantNot(t, body, "<i>v0.2.0", "v0.3.0")
 }
 
 // Names that applications choose are shown as text, whatever they are.

@@ -25,6 +25,8 @@ func TestConsole_Live(t *testing.T) {
 	b.do(chromedp.Navigate(s.url))
 	b.awaitText("#live", "live")
 	b.awaitText("#listing", "None")
+	b.awaitText("#members", conclave.Version())
+	b.awaitText("#members", "feature level")
 	evaluate[bool](b, `window.loaded = true`) // until a reload
 
 	first := s.lock(s.node, "orders/1", "first")
