@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/logqueue"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 type agentOptions struct {
@@ -114,7 +115,8 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 		return err
 	}
 	defer consul.close()
-	log.Info("listening", "addr", l.Addr().String(), "http", s.addr(), "consul", consul.addr())
+	log.Info("listening", "addr", l.Addr().String(), "http", s.addr(), "consul", consul.addr(),
+		"build", conclave.Version(), "level", wire.FeatureLevel)
 	defer p.reloading(o.certificates, log)()
 	node, err := conclave.Open(ctx, &o.cfg)
 	if err != nil && ctx.Err() != nil {

@@ -111,10 +111,11 @@ func (p *program) status(ctx context.Context, a agentHTTP) (s conclave.Status, e
 func (v statusView) status() conclave.Status {
 	s := conclave.Status{
 		ID: v.ID, Name: v.Name, Role: roleOf(v.Role), Leader: v.Leader, Term: v.Term, Commit: v.Commit, Applied: v.Applied,
-		Redundancy: v.Redundancy, Reconciling: v.Reconciling,
+		Redundancy: v.Redundancy, Reconciling: v.Reconciling, FeatureLevel: v.Level,
 	}
 	for _, m := range v.Members {
-		member := conclave.Member{ID: m.ID, Name: m.Name, Addr: m.Addr, Role: roleOf(m.Role), Alive: m.Alive, LastContact: -1}
+		member := conclave.Member{ID: m.ID, Name: m.Name, Addr: m.Addr, Role: roleOf(m.Role), Alive: m.Alive, LastContact: -1,
+			Build: m.Build, FeatureLevel: m.Level}
 		if m.Lag != nil {
 			member.Lag = *m.Lag
 		}

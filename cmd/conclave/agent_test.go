@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,6 +19,9 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // agentAddrs are those that an agent logs when it listens.
@@ -50,7 +54,11 @@ func TestAgent(t *testing.T) {
 	password := filepath.Join(dir, "password")
 	must0(t, os.WriteFile(password, []byte("correct horse\n"), 0o600))
 	p := start(t, "agent", "--dir", dir+"/1", "--bind", "127.0.0.1:0", "--http", "127.0.0.1:0", "--console-password-file", password)
-	addr, web := agentAddrs(t, p.line("msg=listening"))
+	first := p.line("msg=")
+	if !strings.Contains(first, fmt.Sprintf(" level=%d", wire.FeatureLevel)) || !strings.Contains(first, " build="+conclave.Version()) {
+		t.Error("the first line of the log lacks the version:", first)
+	}
+	addr, web := agentAddrs(t, first)
 	p.line("msg=open")
 	if code := run([]string{"--addr", addr, "status"}, nil, io.Discard, os.Stderr); code != 0 {
 		t.Error("status:", code)

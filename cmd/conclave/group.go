@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -22,6 +25,7 @@ type statusView struct {
 	Applied     uint64            `json:"applied"`
 	Redundancy  int               `json:"redundancy"` // voters that may fail; negative: no quorum
 	Reconciling string            `json:"reconciling"`
+	Level       uint32            `json:"featureLevel"` // of the group; 0: a member of an older build answers
 	Members     []memberView      `json:"members"`
 }
 
@@ -32,14 +36,16 @@ type memberView struct {
 	Role        string            `json:"role"`
 	Leader      bool              `json:"leader"`
 	Alive       bool              `json:"alive"`
-	Lag         *uint64           `json:"lag"`         // only the leader knows
-	LastContact *float64          `json:"lastContact"` // seconds; null: never
+	Lag         *uint64           `json:"lag"`          // only the leader knows
+	LastContact *float64          `json:"lastContact"`  // seconds; null: never
+	Build       string            `json:"build"`        // empty: not known
+	Level       uint32            `json:"featureLevel"` // that it supports; 0: not known
 }
 
 func statusOf(s conclave.Status) statusView {
 	v := statusView{
 		ID: s.ID, Name: s.Name, Role: s.Role.String(), Leader: s.Leader, Term: s.Term, Commit: s.Commit, Applied: s.Applied,
-		Redundancy: s.Redundancy, Reconciling: s.Reconciling,
+		Redundancy: s.Redundancy, Reconciling: s.Reconciling, Level: s.FeatureLevel,
 	}
 	for _, m := range s.Members {
 		v.Members = append(v.Members, memberOf(s, m))
@@ -50,6 +56,7 @@ func statusOf(s conclave.Status) statusView {
 func memberOf(s conclave.Status, m conclave.Member) memberView {
 	v := memberView{
 		ID: m.ID, Name: m.Name, Addr: m.Addr, Role: m.Role.String(), Leader: m.ID == s.Leader, Alive: m.Alive, LastContact: seconds(m.LastContact),
+		Build: m.Build, Level: m.FeatureLevel,
 	}
 	if s.Leader == s.ID {
 		v.Lag = &m.Lag
@@ -108,6 +115,7 @@ func printStatus(w *tabwriter.Writer, s conclave.Status) {
 	fmt.Fprintf(w, "quorum:\t%s\n", quorum)
 	fmt.Fprintf(w, "members:\t%s and %s, %d of these alive\n", count(voters, "voter"), count(standbys, "standby"), alive)
 	fmt.Fprintf(w, "log:\tterm %d, committed to index %d, applied to %d\n", s.Term, s.Commit, s.Applied)
+	fmt.Fprintf(w, "builds:\t%s\n", buildsText(s))
 	if s.Reconciling != "" {
 		fmt.Fprintf(w, "changing:\t%s\n", s.Reconciling)
 	}
@@ -131,7 +139,8 @@ func (p *program) membersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "members", Args: exactly(), Short: "List the members with their roles",
 		Long: "List the members with their roles. LAG is how many committed entries a member has not acknowledged; only the leader knows: " +
-			"give its address with --addr. CONTACT is how long ago the member that answers has heard from it. " + withoutQuorum,
+			"give its address with --addr. CONTACT is how long ago the member that answers has heard from it. BUILD is the version that its process states, " +
+			"and LEVEL the feature level that it supports. " + withoutQuorum,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := p.status(cmd.Context(), a)
 			if err != nil {
@@ -144,14 +153,39 @@ func (p *program) membersCommand() *cobra.Command {
 					}
 				}
 			}
-			return many(p, 0, "ID NAME ROLE ALIVE LAG CONTACT ADDRESS", each, func(m conclave.Member) (any, []string) {
+			return many(p, 0, "ID NAME ROLE ALIVE LAG CONTACT ADDRESS LEVEL BUILD", each, func(m conclave.Member) (any, []string) {
 				v := memberOf(s, m)
-				return v, []string{m.ID.String(), name(m.Name), roleText(v), aliveText(m.Alive), lagText(v), contactText(s, m), name(m.Addr)}
+				return v, []string{m.ID.String(), name(m.Name), roleText(v), aliveText(m.Alive), lagText(v), contactText(s, m), name(m.Addr), levelText(m.FeatureLevel), name(m.Build)}
 			})
 		},
 	}
 	a.flags(cmd, "", askUsage)
 	return cmd
+}
+
+// buildsText counts the members of each build, and states the group's feature level, which rises after an upgrade.
+func buildsText(s conclave.Status) string {
+	members := make(map[string]int)
+	for _, m := range s.Members {
+		members[m.Build]++
+	}
+	var parts []string
+	for _, build := range slices.Sorted(maps.Keys(members)) {
+		text := "not known"
+		if build != "" {
+			text = name(build)
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)", text, count(members[build], "member")))
+	}
+	return fmt.Sprintf("%s; feature level %s", strings.Join(parts, ", "), levelText(s.FeatureLevel))
+}
+
+// levelText is a feature level; 0: not known.
+func levelText(level uint32) string {
+	if level == 0 {
+		return "-"
+	}
+	return fmt.Sprint(level)
 }
 
 func roleText(v memberView) string {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/conclave-go/conclave"
 )
 
 // program is one run of a command line.
@@ -44,9 +46,11 @@ func (p *program) root() *cobra.Command {
 		Short: "Locks, elections and keys of a conclave group, from a terminal",
 		Long: "Conclave operates a group from a terminal, runs programs under its locks, and runs members.\n\n" +
 			"The flags that all commands have, and those of agent, can be set by environment variables: CONCLAVE_ADDR stands for --addr.",
+		Version:       conclave.Version(),
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return p.prepare(cmd) },
 	}
+	root.SetVersionTemplate("conclave {{.Version}}\n")
 	root.AddGroup(
 		&cobra.Group{ID: groupUse, Title: "Use the group:"},
 		&cobra.Group{ID: groupSee, Title: "See what it does:"},
@@ -66,7 +70,7 @@ func (p *program) root() *cobra.Command {
 	add(groupSee, p.statusCommand(), p.membersCommand(), p.locksCommand(), p.semaphoresCommand(), p.electionsCommand(),
 		p.sessionsCommand(), p.explainCommand(), p.cyclesCommand(), p.benchCommand())
 	add(groupChange, p.releaseCommand(), p.transferCommand(), p.removeCommand(), p.configCommand(), p.backupCommand())
-	add(groupMember, p.agentCommand(), p.healthCommand(), p.leaveCommand(), p.verifyCommand(), p.restoreCommand(), p.recoverCommand())
+	add(groupMember, p.agentCommand(), p.healthCommand(), p.leaveCommand(), p.verifyCommand(), p.restoreCommand(), p.recoverCommand(), p.versionCommand())
 	return root
 }
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 func TestUsage(t *testing.T) {
@@ -140,6 +143,17 @@ func TestStatus(t *testing.T) {
 	if s.ID != id || s.Leader != id || s.Name != "anna" || s.Role != "voter" || len(s.Members) != 1 || !s.Members[0].Alive || !s.Members[0].Leader || s.Members[0].Lag == nil {
 		t.Errorf("%+v", s)
 	}
+	build, level := conclave.Version(), uint32(wire.FeatureLevel)
+	if s.Level != level || s.Members[0].Level != level || s.Members[0].Build != build || build == "" {
+		t.Errorf("%+v, want the build %q and the level %d", s, build, level)
+	}
+	shown := fmt.Sprintf("%s (1 member); feature level %d", build, level)
+	if out := must(t, n, "status"); !strings.Contains(out, shown) {
+		t.Errorf("%s\nwant %q", out, shown)
+	}
+	if out := must(t, n, "members"); !strings.HasSuffix(out, fmt.Sprintf("  %d      %s\n", level, build)) {
+		t.Errorf("%s\nwant the level %d and the build %q at the end", out, level, build)
+	}
 	if out := must(t, n, "status"); !strings.Contains(out, "anna") || !strings.Contains(out, "no further voter may fail") {
 		t.Error(out)
 	}
@@ -156,6 +170,32 @@ func TestStatus(t *testing.T) {
 	want(t, conclaveAt(n, "remove", "bert"), 4, `"bert"`)
 	if r := conclaveAt(n, "remove", "anna"); r.code == 0 {
 		t.Error("the only member is removed")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	n := member(t, "")
+	if out, want := must(t, n, "--version"), "conclave "+conclave.Version()+"\n"; out != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+	if out := must(t, n, "version"); !strings.Contains(out, conclave.Version()+"\n") || !strings.Contains(out, runtime.Version()) {
+		t.Error(out)
+	}
+	v := decoded[versionView](t, must(t, n, "version", "-o", "json"))
+	if want := (versionView{conclave.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, wire.FeatureLevel}); v != want {
+		t.Errorf("%+v, want %+v", v, want)
+	}
+}
+
+// The builds of a group in the midst of an upgrade, with a member whose build is not known.
+func TestStatus_Builds(t *testing.T) {
+	s := conclave.Status{FeatureLevel: 5, Members: []conclave.Member{{Build: "v0.2.0"}, {Build: "v0.1.0"}, {}, {Build: "v0.1.0"}, {Build: "v0.1.0 \u202e"}}}
+	want := `not known (1 member), v0.1.0 (2 members), v0.1.0 \u202e (1 member), v0.2.0 (1 member); feature level 5`
+	if got := buildsText(s); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if got := buildsText(conclave.Status{Members: make([]conclave.Member, 2)}); got != "not known (2 members); feature level -" {
+		t.Error(got)
 	}
 }
 
