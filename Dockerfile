@@ -1,6 +1,6 @@
 # The agent: one static binary, for a user without privileges, and nothing else.
 #
-#	docker build -t conclave .
+#	docker build -t conclave --build-arg VERSION=$(git describe --tags --always --dirty) .
 #	docker run -v conclave:/data conclave agent --help
 
 FROM golang:1.26 AS build
@@ -10,8 +10,10 @@ COPY cmd/conclave/go.mod cmd/conclave/go.sum cmd/conclave/
 COPY contrib/consulapi/go.mod contrib/consulapi/go.sum contrib/consulapi/
 RUN go -C cmd/conclave mod download
 COPY . .
+# What conclave version shows: the repository's history is not in the image's context. Default: (devel).
+ARG VERSION
 # Without a path of this machine or a table of symbols in it. A volume takes the owner of /data from the image.
-RUN CGO_ENABLED=0 GOWORK=off go -C cmd/conclave build -trimpath -ldflags="-s -w" -o /conclave . && mkdir /data
+RUN CGO_ENABLED=0 GOWORK=off go -C cmd/conclave build -trimpath -ldflags="-s -w -X github.com/conclave-go/conclave/internal/version.release=$VERSION" -o /conclave . && mkdir /data
 
 FROM scratch
 COPY --from=build /conclave /conclave

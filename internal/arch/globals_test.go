@@ -13,6 +13,7 @@ import (
 var constants = map[string]string{
 	"internal/client/fault.go: kindNames":             "an array that is only indexed",
 	"conclavehttp/console_assets.go: assets":          "go:embed needs a package-level variable; an embed.FS is only read",
+	"internal/version/version.go: release":            "set by the linker only",
 	"internal/wire/bounds.go: shapes":                 "a map that is only read, made when it is first needed",
 	"errors.go: refusals":                             "a map that is only read",
 	"cluster/core/reads.go: errTooManyReads":          "a string with the number of a constant",

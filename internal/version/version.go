@@ -1,17 +1,29 @@
 // Package version names the build of this module that runs in a process, for people and for other members.
 package version
 
-import "runtime/debug"
+import (
+	"cmp"
+	"runtime/debug"
+	"strings"
+)
 
 const module = "github.com/conclave-go/conclave"
 
 // MaxLength bounds a version, in bytes.
 const MaxLength = 64
 
+// release is set by the linker where a program is built without the repository's history, as in the Dockerfile:
+//
+//	-ldflags "-X github.com/conclave-go/conclave/internal/version.release=v0.1.0"
+var release string
+
 // Current is that of this process.
 func Current() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
+	switch {
+	case release != "":
+		return bounded(release)
+	case !ok:
 		return "unknown"
 	}
 	return bounded(of(info))
@@ -20,12 +32,13 @@ func Current() string {
 // of returns the version of this module in a program: that of its release, or else "(devel)" with the revision, which only
 // a program of this repository has.
 func of(info *debug.BuildInfo) string {
-	version := info.Main.Version
-	if info.Main.Path != module {
-		version = required(info)
+	if !strings.HasPrefix(info.Main.Path+"/", module+"/") {
+		return cmp.Or(required(info), develop)
 	}
-	if version != "" && version != develop {
-		return version
+	// This module, or cmd/conclave and the others beside it, which are released with it. Before its first tag a
+	// module is at v0.0.0 with the revision.
+	if v := info.Main.Version; v != "" && v != develop && !strings.HasPrefix(v, "v0.0.0-") {
+		return v
 	}
 	if revision := revisionOf(info); revision != "" {
 		return develop + " " + revision
@@ -50,11 +63,8 @@ func required(info *debug.BuildInfo) string {
 	return ""
 }
 
-// revisionOf returns the commit of a program of this repository. That of another program is not one of this module.
+// revisionOf returns the commit of a program.
 func revisionOf(info *debug.BuildInfo) (revision string) {
-	if path := info.Main.Path + "/"; len(path) <= len(module) || path[:len(module)+1] != module+"/" {
-		return ""
-	}
 	modified := false
 	for _, s := range info.Settings {
 		switch s.Key {

@@ -1,6 +1,7 @@
 package version
 
 import (
+	"os"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -25,6 +26,12 @@ func TestOf(t *testing.T) {
 			Deps: conclave("v0.0.0", &debug.Module{Path: "../.."}), Settings: revision}, "(devel) 0123456789ab"},
 		"a modified one": {debug.BuildInfo{Main: debug.Module{Path: module + "/cmd/conclave", Version: "(devel)"},
 			Deps: conclave("v0.0.0", &debug.Module{Path: "../.."}), Settings: modified}, "(devel) 0123456789ab+dirty"},
+		"a released one": {debug.BuildInfo{Main: debug.Module{Path: module + "/cmd/conclave", Version: "v0.1.0"},
+			Deps: conclave("v0.0.0", &debug.Module{Path: "../..", Version: "(devel)"}), Settings: revision}, "v0.1.0"},
+		"a commit of a dependency": {debug.BuildInfo{Main: debug.Module{Path: "example.org/orders"},
+			Deps: conclave("v0.0.0-20261126153728-b87a25ea04e8", nil), Settings: revision}, "v0.0.0-20261126153728-b87a25ea04e8"},
+		"a program before the first release": {debug.BuildInfo{Main: debug.Module{Path: module, Version: "v0.0.0-20261126153728-0123456789ab"},
+			Settings: revision}, "(devel) 0123456789ab"},
 		"a module with a similar name": {debug.BuildInfo{Main: debug.Module{Path: module + "-other"},
 			Deps: conclave("v0.0.0", &debug.Module{Path: "../.."}), Settings: revision}, "(devel)"},
 		"a program of this module": {debug.BuildInfo{Main: debug.Module{Path: module, Version: "v0.1.0+dirty"}, Settings: modified}, "v0.1.0+dirty"},
@@ -40,6 +47,21 @@ func TestOf(t *testing.T) {
 	}
 	if got := Current(); got == "" || Stated(got) != got {
 		t.Errorf("of this test: %q", got)
+	}
+}
+
+// The Dockerfile sets a version that exists: the linker ignores another name.
+func TestRelease_Dockerfile(t *testing.T) {
+	dockerfile, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("version.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(dockerfile), "-X "+module+"/internal/version.release=$VERSION") || !strings.Contains(string(source), "\nvar release string\n") {
+		t.Error("the Dockerfile does not set the version")
 	}
 }
 
