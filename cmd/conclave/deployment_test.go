@@ -87,6 +87,13 @@ func (d *deployment) operate(args ...string) string {
 	return out.String()
 }
 
+// result runs a command that connects to a member, whatever comes of it.
+func (d *deployment) result(m *operated, args ...string) result {
+	var out, errs bytes.Buffer
+	code := run(append([]string{"--addr", m.addr}, args...), nil, &out, &errs)
+	return result{out.String(), errs.String(), code}
+}
+
 // ask runs a command that connects to a member.
 func (d *deployment) ask(m *operated, args ...string) string {
 	d.t.Helper()

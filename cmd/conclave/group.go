@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -102,17 +101,8 @@ func printStatus(w *tabwriter.Writer, s conclave.Status) {
 			alive++
 		}
 	}
-	quorum := fmt.Sprintf("yes, and %d more voters may fail", s.Redundancy)
-	switch {
-	case s.Redundancy < 0:
-		quorum = "NO: nothing is granted, renewed or released until more voters are up"
-	case s.Redundancy == 0:
-		quorum = "yes, and no further voter may fail"
-	case s.Redundancy == 1:
-		quorum = "yes, and one more voter may fail"
-	}
 	fmt.Fprintf(w, "leader:\t%s\n", leader)
-	fmt.Fprintf(w, "quorum:\t%s\n", quorum)
+	fmt.Fprintf(w, "quorum:\t%s\n", quorumText(s.Redundancy))
 	fmt.Fprintf(w, "members:\t%s and %s, %d of these alive\n", count(voters, "voter"), count(standbys, "standby"), alive)
 	fmt.Fprintf(w, "log:\tterm %d, committed to index %d, applied to %d\n", s.Term, s.Commit, s.Applied)
 	fmt.Fprintf(w, "builds:\t%s\n", buildsText(s))
@@ -120,6 +110,19 @@ func printStatus(w *tabwriter.Writer, s conclave.Status) {
 		fmt.Fprintf(w, "changing:\t%s\n", s.Reconciling)
 	}
 	fmt.Fprintf(w, "as seen by:\t%s %s (%s)\n", s.Role, name(s.Name), s.ID)
+}
+
+// quorumText says whether so much redundancy is a quorum.
+func quorumText(redundancy int) string {
+	switch {
+	case redundancy < 0:
+		return "NO: nothing is granted, renewed or released until more voters are up"
+	case redundancy == 0:
+		return "yes, and no further voter may fail"
+	case redundancy == 1:
+		return "yes, and one more voter may fail"
+	}
+	return fmt.Sprintf("yes, and %d more voters may fail", redundancy)
 }
 
 func count(n int, what string) string {
@@ -220,11 +223,11 @@ func contactText(s conclave.Status, m conclave.Member) string {
 }
 
 // find returns the member with that ID, or with that name if it is the only one.
-func find(s conclave.Status, idOrName string) (conclave.MemberID, error) {
+func find(s conclave.Status, idOrName string) (conclave.Member, error) {
 	var named []conclave.Member
 	for _, m := range s.Members {
 		if m.ID.String() == idOrName {
-			return m.ID, nil
+			return m, nil
 		}
 		if m.Name == idOrName {
 			named = append(named, m)
@@ -232,11 +235,11 @@ func find(s conclave.Status, idOrName string) (conclave.MemberID, error) {
 	}
 	switch len(named) {
 	case 1:
-		return named[0].ID, nil
+		return named[0], nil
 	case 0:
-		return 0, withCode(exitRefused, fmt.Errorf("no member of the group has the ID or name %q: see conclave members", idOrName))
+		return conclave.Member{}, withCode(exitRefused, fmt.Errorf("no member of the group has the ID or name %q: see conclave members", idOrName))
 	}
-	return 0, usagef("%d members are named %q: use the ID of one, see conclave members", len(named), idOrName)
+	return conclave.Member{}, usagef("%d members are named %q: use the ID of one, see conclave members", len(named), idOrName)
 }
 
 func (p *program) transferCommand() *cobra.Command {
@@ -244,7 +247,7 @@ func (p *program) transferCommand() *cobra.Command {
 		Use: "transfer [MEMBER]", Args: between(0, "MEMBER"), Short: "Transfer leadership, to a voter by ID or name or to the most up-to-date one",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
-				var to conclave.MemberID
+				var to conclave.Member
 				if len(args) == 1 {
 					s, err := c.Status(ctx)
 					if err == nil {
@@ -254,7 +257,7 @@ func (p *program) transferCommand() *cobra.Command {
 						return err
 					}
 				}
-				if err := c.TransferLeadership(ctx, to); err != nil {
+				if err := c.TransferLeadership(ctx, to.ID); err != nil {
 					return err
 				}
 				s, err := c.Status(ctx)
@@ -262,30 +265,6 @@ func (p *program) transferCommand() *cobra.Command {
 					return err
 				}
 				return p.one(statusOf(s), func(w *tabwriter.Writer) { printStatus(w, s) })
-			})
-		},
-	}
-}
-
-func (p *program) removeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "remove MEMBER", Args: exactly("MEMBER"), Short: "Remove a member from the group permanently, by ID or name",
-		Long: "Remove a member from the group permanently. Its process stops when it hears of that, and its directory cannot be used again. " +
-			"A member cannot remove itself: give the address of another one with --addr.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
-				s, err := c.Status(ctx)
-				if err != nil {
-					return err
-				}
-				id, err := find(s, args[0])
-				if err != nil {
-					return err
-				}
-				if err := c.RemoveMember(ctx, id); err != nil {
-					return err
-				}
-				return p.one(map[string]any{"removed": id}, func(w *tabwriter.Writer) { fmt.Fprintf(w, "member %s is removed\n", id) })
 			})
 		},
 	}
@@ -320,11 +299,16 @@ func (p *program) configCommand() *cobra.Command {
 					g.RemoveAfter = removeAfter
 				}
 				if g != before {
-					err = c.SetGroupConfig(ctx, g)
+					if err := c.SetGroupConfig(ctx, g); err != nil {
+						return err
+					}
+					if g, err = c.GroupConfig(ctx); err != nil { // what is printed is what the group has
+						return withCode(exitUnknown, fmt.Errorf("the group has stored the settings, and did not show them: %w", err))
+					}
 				}
-				return errors.Join(err, p.one(configView{g.Voters, g.ReplaceAfter.Seconds(), g.RemoveAfter.Seconds()}, func(w *tabwriter.Writer) {
+				return p.one(configView{g.Voters, g.ReplaceAfter.Seconds(), g.RemoveAfter.Seconds()}, func(w *tabwriter.Writer) {
 					fmt.Fprintf(w, "voters:\t%d\nreplace-after:\t%s\nremove-after:\t%s\n", g.Voters, period(g.ReplaceAfter), period(g.RemoveAfter))
-				}))
+				})
 			})
 		},
 	}

@@ -166,6 +166,12 @@ func TestStatus(t *testing.T) {
 	if c := decoded[configView](t, must(t, n, "config", "-o", "json")); c.ReplaceAfter != 120 || c.Voters != 3 {
 		t.Errorf("%+v", c)
 	}
+	for _, output := range []string{"table", "json"} { // settings that are refused are not printed
+		r := conclaveAt(n, "config", "--voters", "4", "-o", output)
+		if want(t, r, 2, "want 1, 3, 5 or 7, got 4"); r.out != "" {
+			t.Errorf("prints %s", r.out)
+		}
+	}
 	want(t, conclaveAt(n, "transfer", "bert"), 4, `"bert"`)
 	want(t, conclaveAt(n, "remove", "bert"), 4, `"bert"`)
 	if r := conclaveAt(n, "remove", "anna"); r.code == 0 {
