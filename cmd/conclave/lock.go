@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,9 @@ func (o *tenancy) validate() error {
 const afterwards = `
 The command gets the fence in CONCLAVE_FENCE. The resource that the lock protects must check it: no lock can keep a command that was paused from
 acting late.
+
+An outage of the group, however long, does not end the wait: --timeout is for the first session alone. What waited has a new position in the
+queue afterwards if its session has ended.
 
 When the lease is lost, because the group could not be reached for the TTL or an operator closed the session, the command gets SIGTERM and after
 --grace SIGKILL. The group grants nothing to another owner before that is over: the session has a lock-delay of the grace and a second. Signals
@@ -151,7 +155,8 @@ func (p *program) lock(ctx context.Context, o tenancy, name string, argv []strin
 		return err
 	}
 	defer p.closeClient(c)
-	l, err := p.acquire(ctx, c, o, func(ctx context.Context, s *conclave.Session) (lease, error) {
+	contender := contender{program: p, client: c, tenancy: o}
+	l, err := contender.acquire(ctx, func(ctx context.Context, s *conclave.Session) (lease, error) {
 		lock := s.FencedLock(name, conclave.WithLabel(label))
 		acquire := lock.Lock
 		if o.try {
@@ -174,8 +179,9 @@ func (p *program) elect(ctx context.Context, o tenancy, name string, argv []stri
 		return err
 	}
 	defer p.closeClient(c)
+	contender := contender{program: p, client: c, tenancy: o}
 	for {
-		l, err := p.acquire(ctx, c, o, func(ctx context.Context, s *conclave.Session) (lease, error) {
+		l, err := contender.acquire(ctx, func(ctx context.Context, s *conclave.Session) (lease, error) {
 			e := s.Election(name)
 			fence, err := e.Campaign(ctx, []byte(o.value))
 			return lease{"election", name, fence, lives(s), e.Lost(), e.Resign}, err
@@ -191,34 +197,103 @@ func (p *program) elect(ctx context.Context, o tenancy, name string, argv []stri
 	}
 }
 
-// acquire opens a session and acquires under it, again if the session has ended while the request waited.
-func (p *program) acquire(ctx context.Context, c *conclave.Client, o tenancy, take func(context.Context, *conclave.Session) (lease, error)) (lease, error) {
+// contender acquires for lock or elect, each time under another session.
+type contender struct {
+	*program
+	client *conclave.Client
+	tenancy
+	opened bool // one session, so the settings are valid and the group exists
+}
+
+// acquire opens a session and acquires under it, again if the session has ended while the request waited: an outage of
+// the group may be longer than its TTL.
+func (c *contender) acquire(ctx context.Context, take func(context.Context, *conclave.Session) (lease, error)) (lease, error) {
 	waiting, cancel := context.WithCancel(ctx)
-	if o.wait > 0 {
-		waiting, cancel = context.WithTimeout(ctx, o.wait)
+	if c.wait > 0 {
+		waiting, cancel = context.WithTimeout(ctx, c.wait)
 	}
 	defer cancel()
-	host, _ := os.Hostname() // for people, so it may be missing
-	session := fmt.Sprintf("%s, process %d", cmp.Or(host, "unknown host"), os.Getpid())
+	var pause backoff
 	for {
-		opening, opened := p.within(waiting)
-		s, err := c.NewSession(opening, &conclave.SessionConfig{Name: session, TTL: o.ttl, LockDelay: o.grace + time.Second})
-		opened()
+		s, err := c.open(waiting)
 		if err != nil {
 			return lease{}, notAcquired(ctx, waiting, err)
 		}
 		limited, done := waiting, context.CancelFunc(func() {})
-		if o.try {
-			limited, done = p.within(waiting)
+		if c.try {
+			limited, done = c.within(waiting)
 		}
 		l, err := take(limited, s)
 		done()
-		if err == nil {
+		switch {
+		case err == nil:
 			return l, nil
-		}
-		if !errors.Is(err, conclave.ErrSessionExpired) || waiting.Err() != nil {
+		case waiting.Err() != nil:
+			return lease{}, notAcquired(ctx, waiting, err)
+		case errors.Is(err, conclave.ErrSessionExpired):
+			continue
+		case c.try || !passes(err):
 			return lease{}, notAcquired(ctx, waiting, err)
 		}
+		c.tell(printable(fmt.Sprint(err, " - trying again")))
+		c.discard(waiting, s)
+		pause.wait(waiting)
+	}
+}
+
+// open opens a session. Of those for one lock or election only the first is bounded by --timeout: it finds out whether
+// the settings and the addresses are right. Later ones end an outage, however long it is.
+func (c *contender) open(waiting context.Context) (*conclave.Session, error) {
+	host, _ := os.Hostname() // for people, so it may be missing
+	cfg := &conclave.SessionConfig{
+		Name: fmt.Sprintf("%s, process %d", cmp.Or(host, "unknown host"), os.Getpid()), TTL: c.ttl, LockDelay: c.grace + time.Second,
+	}
+	limited, done := c.within(waiting)
+	s, err := c.client.NewSession(limited, cfg)
+	done()
+	if err == nil {
+		c.opened = true
+		return s, nil
+	}
+	if !c.opened || c.try || !passes(err) || waiting.Err() != nil {
+		return nil, err
+	}
+	c.tell(printable(fmt.Sprint(err, " - trying again until the group answers")))
+	var pause backoff
+	for {
+		s, err = c.client.NewSession(waiting, cfg)
+		if err == nil || !passes(err) || waiting.Err() != nil {
+			return s, err
+		}
+		pause.wait(waiting)
+	}
+}
+
+// discard closes a session under which a request may be granted yet. Without a quorum it ends by its TTL.
+func (c *contender) discard(waiting context.Context, s *conclave.Session) {
+	limited, done := c.within(waiting)
+	defer done()
+	_ = s.Close(limited)
+}
+
+// passes reports whether an error is one of an outage or an overload, which end.
+func passes(err error) bool {
+	return errors.Is(err, conclave.ErrUnavailable) || errors.Is(err, conclave.ErrUnknown) || errors.Is(err, conclave.ErrBusy)
+}
+
+// backoff is the time before the next attempt. It doubles.
+type backoff time.Duration
+
+const minBackoff, maxBackoff = backoff(100 * time.Millisecond), backoff(5 * time.Second)
+
+// wait waits, for a random part of the time, or until ctx is done: many processes wait for one group.
+func (b *backoff) wait(ctx context.Context) {
+	*b = min(max(2**b, minBackoff), maxBackoff)
+	timer := time.NewTimer(time.Duration(*b/2 + rand.N(*b)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
