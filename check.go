@@ -142,12 +142,12 @@ type CheckInfo struct {
 // Checks lists the checks of all members, the built-in check "gossip" included, by
 // member and name. It reads pages, as [Group.Locks] does.
 func (g *Group) Checks(ctx context.Context, opts ...ListOption[CheckInfo]) iter.Seq2[CheckInfo, error] {
-	after := listAfter(opts)
+	after := listingOf(opts).after
 	if err := validPrefixes(after.Name); err != nil {
 		return refused[CheckInfo]("list checks", "", err)
 	}
 	first := machine.CheckCursor{Member: uint64(after.Node), Name: after.Name}
-	return pages(ctx, g, "list checks", "", first, func(after machine.CheckCursor) machine.Query {
+	return pages(ctx, g, "list checks", "", listing[machine.CheckCursor]{after: first}, func(after machine.CheckCursor) machine.Query {
 		return machine.ChecksQuery{After: after, Limit: pageSize}
 	}, machine.CheckView.Cursor, checkInfo)
 }

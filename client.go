@@ -41,6 +41,11 @@ type ClientConfig struct {
 	// Default: 10 s. To keep its session a client has to find another member within that time
 	// when its member fails.
 	SessionTTL time.Duration
+	// ReadOnly makes a client that reads and does nothing else: commands, sessions, and what members are asked to do
+	// return ErrInvalid. The group does not register it, so Dial needs no quorum, only a member that answers, and the
+	// client costs the group no entry of its log. Without a quorum it is the way to what a member has: Status, Backup,
+	// and reads with [Stale]; other reads block until there is one. SessionTTL has no effect. Default: false.
+	ReadOnly bool
 	// Logger logs what operators need to know, as in [Config]. Default: no log.
 	Logger *slog.Logger
 	// Events are called when something happens: SessionEnded and LockLost; a client calls no
@@ -81,7 +86,7 @@ type Client struct {
 }
 
 // Dial connects to a group as a client. It blocks until the group has registered the client,
-// for which a quorum has to be up, or ctx is done. The Client lives until Close; ctx bounds
+// for which a quorum has to be up, or ctx is done; with ReadOnly, until a member is connected. The Client lives until Close; ctx bounds
 // Dial only.
 //
 // Errors: ErrInvalid with every fault of cfg at once; ErrUnavailable with ctx's error and the
@@ -121,7 +126,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 func (c *Client) connect() (err error) {
 	c.remote, err = remote.New(remote.Config{
 		Addresses: c.cfg.Addresses, Group: c.cfg.Group, Name: c.cfg.Name, TLS: c.cfg.TLS, Insecure: c.cfg.Insecure,
-		Dial: c.cfg.Dial, Calls: c.app.calls, Admit: c.app.verifyPeer(c.cfg.VerifyPeer), Logger: c.log,
+		Dial: c.cfg.Dial, Calls: c.app.calls, Admit: c.app.verifyPeer(c.cfg.VerifyPeer), ReadOnly: c.cfg.ReadOnly, Logger: c.log,
 		MaxCalls: c.cfg.Limits.Calls, MaxCallBytes: c.cfg.Limits.CallBytes,
 		Ended: c.client.SessionEnded, Recalled: c.client.Recalled, Replaced: c.client.StateReplaced, Woke: c.client.Woke,
 		Sessions: c.client.Sessions, Patience: c.patience, Left: c.client.Left,
@@ -147,7 +152,7 @@ func (c *Client) patience() time.Duration {
 
 func (c *Client) register(ctx context.Context) error {
 	err := c.remote.AwaitMember(ctx)
-	if err == nil {
+	if err == nil && !c.cfg.ReadOnly {
 		err = c.client.Register(ctx)
 	}
 	if err != nil && ctx.Err() != nil && !client.IsKind(err, client.Refused) {
@@ -185,6 +190,9 @@ func (c *Client) Close(ctx context.Context) error {
 }
 
 func (c *Client) shutDown() {
+	if c.cfg.ReadOnly {
+		return // the group does not know it
+	}
 	c.client.StopRenewing()
 	c.client.EndLeases()
 	if err := c.client.Deregister(c.shutdown.graceful); err != nil && c.shutdown.graceful.Err() != nil {

@@ -34,11 +34,17 @@ func (c *Client) status(ctx context.Context) (s Status, err error) {
 }
 
 func (c *Client) transferLeadership(ctx context.Context, to MemberID) error {
+	if c.cfg.ReadOnly {
+		return errReadOnly
+	}
 	_, err := c.ask(ctx, kindTransfer, to.String(), false)
 	return err
 }
 
 func (c *Client) removeMember(ctx context.Context, id MemberID) error {
+	if c.cfg.ReadOnly {
+		return errReadOnly
+	}
 	_, err := c.ask(ctx, kindRemove, id.String(), false)
 	return err
 }

@@ -42,7 +42,7 @@ func leastDurations() map[string]time.Duration {
 func reported() []string {
 	return []string{
 		"conclave.CheckInfo", "conclave.Explanation", "conclave.LockOwner", "conclave.LockInfo", "conclave.SemaphoreInfo",
-		"conclave.SessionInfo", "conclave.Member", "conclave.Metrics",
+		"conclave.SessionInfo", "conclave.Member", "conclave.Metrics", "conclave.Health",
 		"conclavecertmagic.RenewLockLease", // an interface of certmagic, which ignores it: leases renew themselves
 	}
 }

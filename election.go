@@ -288,11 +288,11 @@ func leaderOf(election string, l *fact.Leader) Leader {
 // Elections lists the elections of the group whose names begin with prefix and that
 // have a leader, by name. It reads pages, as [Group.Locks] does.
 func (g *Group) Elections(ctx context.Context, prefix string, opts ...ListOption[string]) iter.Seq2[Leader, error] {
-	after := listAfter(opts)
-	if err := validPrefixes(prefix, after); err != nil {
+	l := listingOf(opts)
+	if err := validPrefixes(prefix, l.after); err != nil {
 		return refused[Leader]("list elections", prefix, err)
 	}
-	all := pages(ctx, g, "list elections", prefix, after, func(after string) machine.Query {
+	all := pages(ctx, g, "list elections", prefix, l, func(after string) machine.Query {
 		return machine.LeadersQuery{Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.LeaderView) string { return v.Name },
 		func(v machine.LeaderView) Leader { return leaderOf(v.Name, v.Leader) })

@@ -238,9 +238,14 @@ func faultKind(f *client.Fault, cause error) error {
 		return ErrSessionExpired
 	case client.Compacted:
 		return ErrCompacted
+	case client.ReadOnly:
+		return errReadOnly
 	}
 	return ErrClosed
 }
+
+// errReadOnly is the error of what a client with ReadOnly cannot do.
+var errReadOnly = fmt.Errorf("%w: the client was dialed with ReadOnly, so it can read and nothing else: Dial another one", ErrInvalid)
 
 // refusal turns a refusal by the state machine into an error.
 func refusal(r *wire.Reply) error {

@@ -24,6 +24,9 @@ type Health struct {
 	// Redundancy is that of Status: how many more voters may fail; negative: the group has
 	// no quorum.
 	Redundancy int
+	// Contact is how long ago this node has heard the leader, or the last one if none is known; 0 if it leads. The
+	// state that [Stale] reads is at least that old. After a start it counts from then at most.
+	Contact time.Duration
 	// Reasons has every check, in an order that does not change.
 	Reasons []HealthCheck
 }
@@ -46,7 +49,7 @@ const minLoopStall = time.Minute
 // It works also after the node has stopped.
 func (n *Node) Health() Health {
 	s := n.member.Health()
-	h := Health{Live: true, Ready: true, Redundancy: s.Redundancy}
+	h := Health{Live: true, Ready: true, Redundancy: s.Redundancy, Contact: s.Contact}
 	stopped := cmp.Or(n.Err(), fault("run", n.cfg.Dir, s.Stopped))
 	h.add("node", true, stopFault(stopped))
 	for _, c := range []struct {

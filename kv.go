@@ -148,14 +148,17 @@ func (k *KV) one(ctx context.Context, what string, op Op) (Entry, error) {
 // ReadOption configures a read.
 type ReadOption interface{ applyRead(*client.QueryOptions) }
 
-type readOption func(*client.QueryOptions)
-
-func (f readOption) applyRead(o *client.QueryOptions) { f(o) }
-
-// Stale reads this node's own state without asking the group. It works without a
+// Stale reads this node's own state without asking the group, also in listings by name. It works without a
 // quorum. The result may be old, without a bound; but the stale reads of one node never
 // go back in time while it runs.
-func Stale() ReadOption { return readOption(func(o *client.QueryOptions) { o.Stale = true }) }
+func Stale() StaleOption { return StaleOption{} }
+
+// StaleOption is a [ReadOption], and a [ListOption] of what has names.
+type StaleOption struct{}
+
+func (StaleOption) applyRead(o *client.QueryOptions) { o.Stale = true }
+
+func (StaleOption) applyList(l *listing[string]) { l.query.Stale = true }
 
 // Get reads a key. It is linearizable: it sees every write, by any node, that was
 // acknowledged before the call. It blocks until a quorum has confirmed that this node is

@@ -361,11 +361,11 @@ func lockInfo(v machine.LockView) LockInfo {
 // blocking as Info does; locks that change between two pages may be missing or out of
 // date. The sequence ends after the first error, whose causes are those of Info.
 func (g *Group) Locks(ctx context.Context, prefix string, opts ...ListOption[string]) iter.Seq2[LockInfo, error] {
-	after := listAfter(opts)
-	if err := validPrefixes(prefix, after); err != nil {
+	l := listingOf(opts)
+	if err := validPrefixes(prefix, l.after); err != nil {
 		return refused[LockInfo]("list locks", prefix, err)
 	}
-	return pages(ctx, g, "list locks", prefix, after, func(after string) machine.Query {
+	return pages(ctx, g, "list locks", prefix, l, func(after string) machine.Query {
 		return machine.LocksQuery{Space: wire.Space_LOCK, Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.LockView) string { return v.Name }, lockInfo)
 }

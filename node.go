@@ -35,6 +35,7 @@ type Node struct {
 
 	shutdown *shutdown
 	routines sync.WaitGroup
+	started  chan struct{} // closed when clients can be served
 	done     chan struct{}
 	err      error // set before done is closed
 }
@@ -65,6 +66,7 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 		log:      checked.Logger,
 		events:   newEvents(checked.Events, checked.Logger),
 		Group:    &Group{calls: newCalls(), isNode: true, dir: checked.Dir},
+		started:  make(chan struct{}),
 		done:     make(chan struct{}),
 		shutdown: newShutdown(),
 	}
@@ -122,6 +124,7 @@ func (n *Node) start(ctx context.Context) error {
 	status := member.Status()
 	n.id = MemberID(status.ID)
 	n.client.Connect(group{n.replica, member, n.client, status.ID}, registration(member.Registration()))
+	close(n.started)
 	n.routines.Go(n.watch)
 	registered := make(chan struct{})
 	n.routines.Go(func() { n.logWaiting(registered) })

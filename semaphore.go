@@ -308,11 +308,11 @@ func permitInfo(p machine.PermitView) PermitInfo {
 // are in use or were resized, by name, each as [Semaphore.Info] describes it. It reads pages,
 // as [Group.Locks] does.
 func (g *Group) Semaphores(ctx context.Context, prefix string, opts ...ListOption[string]) iter.Seq2[SemaphoreInfo, error] {
-	after := listAfter(opts)
-	if err := validPrefixes(prefix, after); err != nil {
+	l := listingOf(opts)
+	if err := validPrefixes(prefix, l.after); err != nil {
 		return refused[SemaphoreInfo]("list semaphores", prefix, err)
 	}
-	return pages(ctx, g, "list semaphores", prefix, after, func(after string) machine.Query {
+	return pages(ctx, g, "list semaphores", prefix, l, func(after string) machine.Query {
 		return machine.SemaphoresQuery{Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.SemaphoreView) string { return v.Name }, semaphoreInfo)
 }

@@ -22,6 +22,7 @@ import (
 // The kinds of requests that need a member, besides those of package remote.
 const (
 	kindStatus   = "status"
+	kindHealth   = "health"
 	kindTransfer = "transfer leadership" // the MemberID as text
 	kindRemove   = "remove member"       // likewise
 	kindBackup   = "backup"
@@ -49,8 +50,13 @@ func (n *Node) clientsConfig() clients.Handlers {
 	}
 }
 
-// serve answers a request of a client.
+// serve answers a request of a client. A client that only reads may be faster than the rest of the start.
 func (n *Node) serve(ctx context.Context, r *wire.Request, answer clients.Answer) error {
+	select {
+	case <-n.started:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	switch r.GetKind() {
 	case remote.KindWatch:
 		return n.serveWatch(ctx, r, answer)
@@ -58,6 +64,8 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer clients.Answer
 		return n.serveObserve(ctx, r, answer)
 	case kindStatus:
 		return json.NewEncoder(answer).Encode(n.Status())
+	case kindHealth:
+		return json.NewEncoder(answer).Encode(n.Health())
 	case kindBackup:
 		return n.serveBackup(ctx, r, answer)
 	case remote.KindCredit:

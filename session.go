@@ -325,9 +325,9 @@ type SessionInfo struct {
 // Sessions lists the sessions of the group, by create index. It reads pages, as
 // [Group.Locks] does.
 func (g *Group) Sessions(ctx context.Context, opts ...ListOption[SessionInfo]) iter.Seq2[SessionInfo, error] {
-	after := listAfter(opts)
+	after := listingOf(opts).after
 	first := machine.SessionCursor{CreateIndex: after.CreateIndex, ID: wire.ID(after.ID)}
-	return pages(ctx, g, "list sessions", "", first, func(after machine.SessionCursor) machine.Query {
+	return pages(ctx, g, "list sessions", "", listing[machine.SessionCursor]{after: first}, func(after machine.SessionCursor) machine.Query {
 		return machine.SessionsQuery{After: after, Limit: pageSize}
 	}, machine.SessionView.Cursor, sessionInfo)
 }

@@ -1,12 +1,16 @@
 package conclave
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/version"
 )
 
@@ -174,3 +178,92 @@ func (s Status) member(id MemberID) Member {
 }
 
 func (n *Node) status(context.Context) (Status, error) { return n.Status(), nil }
+
+// MemberReport is what a member knows of its group by itself, or why it does not answer.
+type MemberReport struct {
+	Addr string // that was dialed
+	// Err is why the member has not answered; nil: it has, and the rest of the report is set. An error with a method
+	// Timeout that returns true means that nothing has answered in time.
+	Err    error
+	Status Status
+	Health Health // Reasons is nil if the member runs a build that does not report it to clients
+}
+
+// Leaderless returns why the member has no leader, and what to do, for people; "": it has one, or awaits an election.
+func (r *MemberReport) Leaderless() string {
+	for _, c := range r.Health.Reasons {
+		if c.Name == "leader" {
+			return c.Text
+		}
+	}
+	if r.Status.Leader == 0 {
+		return "it knows no leader, and runs a build that does not report why"
+	}
+	return ""
+}
+
+// Inspect asks members of a group what each knows of it by itself: the one at each of cfg.Addresses, and then those at
+// the addresses that the first ones state. It needs no quorum and no registration, so it shows why [Dial] or [Open]
+// waits. It blocks until each address has answered or failed, for which it has 2.5 seconds, or ctx is done, which ends
+// the attempts. The reports are in the order of the addresses.
+//
+// What a member knows may be out of date, also who leads: Status.Members[].Alive is its failure detector's view, and
+// Health.Contact says when it has heard the leader. To read keys or locks without a quorum, dial with
+// [ClientConfig.ReadOnly], and read with [Stale].
+//
+// The connections are those of clients, with cfg.TLS, cfg.VerifyPeer and cfg.Dial; each member's VerifyPeer decides on
+// them. Errors: ErrInvalid with every fault of cfg at once, and ctx's if it was done before the call.
+func Inspect(ctx context.Context, cfg *ClientConfig) ([]MemberReport, error) {
+	checked, err := cfg.withDefaults()
+	if err = cmp.Or(err, contextError(ctx)); err != nil {
+		return nil, fault("inspect", "", err)
+	}
+	app := newApplication(checked.Logger)
+	defer app.failed() // it waits for functions of the application as after a Dial that has failed
+	access := remote.Config{
+		Addresses: checked.Addresses, Group: checked.Group, Name: checked.Name, TLS: checked.TLS, Insecure: checked.Insecure,
+		Dial: app.calls.Dial(checked.Dial), Calls: app.calls, Admit: app.verifyPeer(checked.VerifyPeer), Logger: app.log,
+	}
+	reports, err := inspect(ctx, access)
+	if err != nil {
+		return nil, fault("inspect", "", fmt.Errorf("%w: %w", ErrInvalid, err))
+	}
+	if access.Addresses = unasked(checked.Addresses, reports); len(access.Addresses) > 0 {
+		further, _ := inspect(ctx, access) // the settings are those of before
+		reports = append(reports, further...)
+	}
+	return reports, nil
+}
+
+func inspect(ctx context.Context, access remote.Config) (reports []MemberReport, err error) {
+	found, err := remote.Inspect(ctx, access, kindStatus, kindHealth)
+	for _, f := range found {
+		r := MemberReport{Addr: f.Addr, Err: convert(f.Err)}
+		for kind, to := range map[string]any{kindStatus: &r.Status, kindHealth: &r.Health} { // order: independent
+			if answer, ok := f.Answers[kind]; ok && r.Err == nil {
+				r.Err = json.Unmarshal(answer, to)
+			}
+		}
+		reports = append(reports, r)
+	}
+	return reports, err
+}
+
+// maxStated bounds the addresses that are tried because members state them.
+const maxStated = 32
+
+// unasked returns the addresses of members, as others state them, that have not been asked.
+func unasked(asked []string, reports []MemberReport) (addresses []string) {
+	answered := func(id MemberID) bool {
+		return slices.ContainsFunc(reports, func(r MemberReport) bool { return r.Err == nil && r.Status.ID == id })
+	}
+	for _, r := range reports {
+		for _, m := range r.Status.Members {
+			if !slices.Contains(asked, m.Addr) && !slices.Contains(addresses, m.Addr) && !answered(m.ID) &&
+				len(addresses) < maxStated && len(validateAddress("", m.Addr, true, true)) == 0 {
+				addresses = append(addresses, m.Addr)
+			}
+		}
+	}
+	return addresses
+}

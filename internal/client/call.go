@@ -203,7 +203,7 @@ func (c *commands) send(ctx context.Context, cmd *wire.Command, note func(answer
 // ended is the fault of a command that was submitted, with what Fail got. The end of the group's
 // connection does not tell whether the command was applied before.
 func (c *commands) ended(err error) error {
-	if err == nil || errors.Is(err, tickets.ErrBusy) || errors.Is(err, tickets.ErrUnregistered) {
+	if err == nil || errors.Is(err, tickets.ErrBusy) || errors.Is(err, tickets.ErrUnregistered) || IsKind(err, ReadOnly) {
 		return err
 	}
 	return &Fault{Kind: Unknown, Cause: err}

@@ -32,10 +32,12 @@ const (
 	Closed
 	// Compacted: the feed no longer has the items that follow a position.
 	Compacted
+	// ReadOnly: this process only reads, so the command was not submitted: no effect.
+	ReadOnly
 )
 
 var kindNames = [...]string{"", "refused", "interrupted", "no quorum of the group is reachable", "outcome unknown",
-	"not held", "lost", "session has ended", "closed", "compacted"}
+	"not held", "lost", "session has ended", "closed", "compacted", "read-only"}
 
 // Fault is why an operation failed.
 type Fault struct {

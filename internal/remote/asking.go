@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -64,12 +65,13 @@ func newAsking() asking {
 
 // question is a request under way. One goroutine reads its answer.
 type question struct {
-	id   uint64
-	link *link
-	ctx  context.Context
-	wake chan struct{}          // holds a token when there is something to read
-	owed bool                   // the member answers at once if a quorum is reachable from it
-	done func(*question, error) // instead of a reader: is called with the end of the answer, and must not block; nil: there is one
+	id    uint64
+	link  *link
+	ctx   context.Context
+	wake  chan struct{}          // holds a token when there is something to read
+	owed  bool                   // the member answers at once if a quorum is reachable from it
+	whole atomic.Bool            // no other member continues the answer
+	done  func(*question, error) // instead of a reader: is called with the end of the answer, and must not block; nil: there is one
 
 	mu     sync.Mutex
 	buffer bytes.Buffer // guarded by mu; of the answer
@@ -137,6 +139,18 @@ func (a *asking) owed(l *link) bool {
 	defer a.mu.Unlock()
 	for _, q := range a.pending { // order: any
 		if q.link == l && q.owed {
+			return true
+		}
+	}
+	return false
+}
+
+// whole reports whether a link is to answer something that no other member continues.
+func (a *asking) whole(l *link) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, q := range a.pending { // order: any
+		if q.link == l && q.whole.Load() {
 			return true
 		}
 	}

@@ -100,6 +100,7 @@ func (g *Group) checkLink() {
 	silent := since(max(l.askedAt, l.heardAt))
 	probe := patience / 2 << l.probes
 	switch {
+	case g.cfg.ReadOnly && g.asking.whole(l): // no session is at stake, and what another member begins would break off as well
 	case l.leaderlessAt != 0 && since(l.leaderlessAt) > patience:
 		g.leave(l, errLeaderless)
 	case l.renewalAt != 0 && since(l.renewalAt) > renewalPatience*patience:

@@ -68,6 +68,7 @@ func (g *Group) streamOnce(ctx context.Context, kind string, read func(io.Reader
 		return false, err
 	}
 	defer g.finish(q)
+	q.whole.Store(true)
 	if err := q.await(); err != nil && g.again(q, err) {
 		return true, nil
 	}

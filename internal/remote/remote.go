@@ -31,6 +31,7 @@ type Config struct {
 	Dial      func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP; it heeds ctx
 	Calls     *appcall.Calls                                           // of the application's functions; nil: of the callbacks of TLS
 	Admit     func(Peer) error                                         // refuses a member; nil: none
+	ReadOnly  bool                                                     // no command is submitted, so this process is never registered
 	Logger    *slog.Logger
 	MaxCalls  int // under way; urgent ones are not refused for it
 
@@ -114,10 +115,7 @@ const queueBytes = 12 << 20
 // New returns a group to which nothing is connected yet; see Start. An error lists every fault
 // of the settings for connections.
 func New(cfg Config) (*Group, error) {
-	dialer, err := transport.NewDialer(transport.DialerConfig{
-		Group: cfg.Group, Name: cfg.Name, Dial: cfg.Dial, Calls: cfg.Calls, TLS: cfg.TLS, Insecure: cfg.Insecure, Admit: cfg.Admit, Logger: cfg.Logger,
-		Limits: transport.Limits{ClientQueueBytes: queueBytes},
-	})
+	dialer, err := newDialer(&cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +131,13 @@ func New(cfg Config) (*Group, error) {
 	g.lifetime, g.end = context.WithCancelCause(context.Background())
 	g.tickets.Gate()
 	return g, nil
+}
+
+func newDialer(cfg *Config) (*transport.Dialer, error) {
+	return transport.NewDialer(transport.DialerConfig{
+		Group: cfg.Group, Name: cfg.Name, Dial: cfg.Dial, Calls: cfg.Calls, TLS: cfg.TLS, Insecure: cfg.Insecure, Admit: cfg.Admit, Logger: cfg.Logger,
+		Limits: transport.Limits{ClientQueueBytes: queueBytes},
+	})
 }
 
 func newIdentity() (identity, error) {
@@ -242,6 +247,10 @@ func (g *Group) closed() error { return context.Cause(g.lifetime) }
 
 // Submit implements client.Group.
 func (g *Group) Submit(_ int, encode func() []byte, c client.Call, urgent bool) {
+	if g.cfg.ReadOnly {
+		c.Fail(&client.Fault{Kind: client.ReadOnly})
+		return
+	}
 	command := encode()
 	if !g.mailbox.Post(func() {
 		if !g.tickets.Admits(len(command), urgent, g.cfg.MaxCalls, g.cfg.MaxCallBytes) {
