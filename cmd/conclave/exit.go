@@ -52,7 +52,7 @@ func (p *program) exit(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return p.code
 	}
-	text := err.Error()
+	text := inFlags(err.Error())
 	if !strings.HasPrefix(text, "conclave: ") {
 		text = "conclave: " + text
 	}

@@ -235,7 +235,7 @@ func (c *contender) acquire(ctx context.Context, take func(context.Context, *con
 		case c.try || !passes(err):
 			return lease{}, notAcquired(ctx, waiting, err)
 		}
-		c.tell(printable(fmt.Sprint(err, " - trying again")))
+		c.tell(printable(inFlags(fmt.Sprint(err, " - trying again"))))
 		c.discard(waiting, s)
 		pause.wait(waiting)
 	}
@@ -258,7 +258,7 @@ func (c *contender) open(waiting context.Context) (*conclave.Session, error) {
 	if !c.opened || c.try || !passes(err) || waiting.Err() != nil {
 		return nil, err
 	}
-	c.tell(printable(fmt.Sprint(err, " - trying again until the group answers")))
+	c.tell(printable(inFlags(fmt.Sprint(err, " - trying again until the group answers"))))
 	var pause backoff
 	for {
 		s, err = c.client.NewSession(waiting, cfg)

@@ -35,7 +35,7 @@ func TestUsage(t *testing.T) {
 		{"release", 2, "want either"},
 		{"release x --session y", 2, "want either"},
 		{"release --session y --force", 2, "session"},
-		{"config --voters 2", 2, "Voters"},
+		{"config --voters 2", 2, "invalid --voters: want"},
 		{"bench --workload none", 2, "want lock, put or get"},
 		{"bench --callers 0", 2, "--callers"},
 		{"lock", 125, "missing NAME"},
@@ -43,22 +43,25 @@ func TestUsage(t *testing.T) {
 		{"lock x --", 125, "missing the command"},
 		{"lock -- x", 125, "missing NAME"},
 		{"lock x --grace 2m -- true", 125, "want 0 to 59s"},
-		{"lock x --ttl 1ms -- true", 125, "TTL"},
+		{"lock x --ttl 1ms -- true", 125, "invalid --ttl: want 1s to 24h0m0s, got 1ms"},
 		{"lock x --try --wait 1s -- true", 125, "no effect"},
 		{"agent", 2, "missing --dir"},
 		{"agent --memory --dir x", 2, "exclude each other"},
 		{"agent --memory --log xml", 2, "want text or json"},
 		{"agent --memory now", 2, `unexpected argument "now"`},
 		{"agent --memory --http none --cert x", 2, "belong together"},
-		{"agent --memory --http none --bind 0.0.0.0:0", 2, "Advertise"},
-		{"agent --memory --http none --bind 127.0.0.1:0 --join here", 2, `"here"`},
+		{"agent --memory --http none --bind 0.0.0.0:0", 2, "set --advertise to"},
+		{"agent --memory --http none --bind 127.0.0.1:0 --join here", 2, `invalid --join: want host:port, got "here"`},
+		{"agent --memory --http none --bind 127.0.0.1:0 --expect -1", 2, "invalid --expect"},
+		{"agent --memory --http none --bind 192.0.2.1:0", 1, "--bind"},
+		{"config --replace-after 1s", 2, "invalid --replace-after"},
 		{"agent --memory --leave=10", 2, "--leave"},
 		{"leave", 2, "missing the password"},
 		{"leave now", 2, `unexpected argument "now"`},
 		{"status --http 127.0.0.1:9 --timeout 1s", 5, "is an agent running"},
 		{"remove", 2, "missing MEMBER"},
 		{"backup", 2, "missing FILE"},
-		{"agent --memory --http none --bind 127.0.0.1:0 --voters 2", 2, "Voters"},
+		{"agent --memory --http none --bind 127.0.0.1:0 --voters 2", 2, "invalid --voters"},
 		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 0.0.0.0:0", 2, "--consul-token-file"},
 		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 127.0.0.1:0 --consul-session-ttl-min 10ms", 2, "want 1s to 24h"},
 		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 127.0.0.1:0 --consul-token-file missing", 1, "--consul-token-file"},
@@ -81,12 +84,12 @@ func TestUsage_HostileText(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := run([]string{"status", "--addr", "127.0.0.1:9", "--timeout", "200ms"}, nil, &out, &errs)
-	want(t, result{out.String(), errs.String(), code}, 5, "check that the member runs")
+	want(t, result{out.String(), errs.String(), code}, 5, "check that the member runs, and the host and port in --addr, or --advertise of that member")
 	want(t, result{out.String(), errs.String(), code}, 5, withoutQuorum)
 	code = run([]string{"lock", "x", "--addr", "127.0.0.1:9", "--timeout", "200ms", "--", "true"}, nil, &out, &errs)
 	want(t, result{out.String(), errs.String(), code}, 125, "check that the member runs")
 	code = run([]string{"status", "--addr", "192.0.2.1:7001"}, nil, &out, &errs)
-	want(t, result{out.String(), errs.String(), code}, 2, "TLS is not set")
+	want(t, result{out.String(), errs.String(), code}, 2, "TLS is not set: set --cert, --key and --ca, or --insecure if the network is trusted")
 }
 
 // The environment sets the flags that all commands have, and the command line wins.
