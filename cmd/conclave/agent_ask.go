@@ -81,15 +81,18 @@ func refused(status int, text string) error {
 	return withCode(code, errors.New(cmp.Or(text, http.StatusText(status))))
 }
 
-// status returns the group as a member sees it: the one that the connection reaches, or the agent at --http.
-func (p *program) status(ctx context.Context, a agentHTTP) (s conclave.Status, err error) {
+// status returns the group as a member sees it: one that the connection reaches, or the agent at --http. With an outage
+// none that is reached has a leader.
+func (p *program) status(ctx context.Context, a agentHTTP) (conclave.Status, *outage, error) {
 	if a.addr == "" {
-		err = p.call(ctx, func(ctx context.Context, c *conclave.Client) error {
-			s, err = c.Status(ctx)
-			return err
-		})
-		return s, err
+		return p.see(ctx)
 	}
+	s, err := p.askedStatus(ctx, a)
+	return s, nil, err
+}
+
+// askedStatus returns the group as the agent at --http sees it.
+func (p *program) askedStatus(ctx context.Context, a agentHTTP) (s conclave.Status, err error) {
 	password, err := readPassword(a.password)
 	if err != nil {
 		return s, err

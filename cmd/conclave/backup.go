@@ -15,14 +15,15 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
+// backupCodes is for a program that makes backups: which exit code means that there is one.
+const backupCodes = "After exit code 0 FILE has a confirmed backup; after 7 it has a complete one, of what the member had, that no quorum has confirmed; after any other code there is no new one to rely on."
+
 func (p *program) backupCommand() *cobra.Command {
 	var overwrite bool
 	cmd := &cobra.Command{
 		Use: "backup FILE", Args: exactly("FILE"), Short: "Write a backup of the group to a file; - for standard output",
 		Long: "Write a backup of the group to a file, which exists only once it is complete and durable, or is replaced only then; - writes to standard " +
-			"output. A backup has the keys with their values in clear. Without a quorum the backup has what the member has, which may be old: it is " +
-			"complete, the file is kept, and the exit code is 7. If the backup breaks off, the exit code is 8: FILE is as it was, and standard output " +
-			"has a part, which restore refuses.",
+			"output. A backup has the keys with their values in clear. " + backupCodes + " Standard output may have a part then, which restore refuses.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.connected(cmd.Context(), func(c *conclave.Client) error {
 				if args[0] == "-" {
@@ -46,8 +47,11 @@ func (p *program) backupCommand() *cobra.Command {
 					return err
 				}
 				err = p.one(map[string]any{"file": args[0], "bytes": size}, func(w *tabwriter.Writer) { fmt.Fprintf(w, "%s: %d bytes\n", args[0], size) })
-				return errors.Join(stale, err)
-			})
+				if err != nil { // the exit code is that of the backup
+					p.tell(printable(fmt.Sprintf("conclave: %s is written, and standard output failed: %v", args[0], err)))
+				}
+				return stale
+			}, readOnly)
 		},
 	}
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace FILE if it exists")

@@ -120,3 +120,20 @@ func TestBackup_OwnerOnly(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }
+
+// Whatever reads standard output, the exit code is that of the backup.
+func TestBackup_WithoutReader(t *testing.T) {
+	n := member(t, "")
+	path := filepath.Join(t.TempDir(), "b")
+	var errs strings.Builder
+	code := run([]string{"--addr", n.Addr(), "backup", path}, nil, failing{}, &errs)
+	want(t, result{"", errs.String(), code}, 0, "is written, and standard output failed")
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}
+
+// failing is a writer whose reader has ended.
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

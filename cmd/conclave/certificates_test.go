@@ -71,6 +71,9 @@ func TestDocuments_Certificates(t *testing.T) {
 	var out, errs strings.Builder
 	code := run([]string{"status", "--addr", addr, "--servername", "invoices", "--timeout", "1s"}, nil, &out, &errs)
 	want(t, result{out.String(), errs.String(), code}, exitUnavailable, "or set --servername")
+	if !strings.Contains(out.String(), "or set --servername") {
+		t.Error(out.String())
+	}
 	must0(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	p.line("msg=closed")
 }

@@ -28,8 +28,8 @@ func (c *connection) define(flags *pflag.FlagSet) {
 	c.tls.define(flags)
 }
 
-// dial connects to the group. A signal or the time limit end the attempt.
-func (p *program) dial(ctx context.Context, edit ...func(*conclave.ClientConfig)) (*conclave.Client, error) {
+// config is how the members are reached.
+func (p *program) config() (*conclave.ClientConfig, error) {
 	failing := false
 	secure, err := newCertificates(&p.connection.tls, func(_ inUse, err error) {
 		switch {
@@ -43,8 +43,16 @@ func (p *program) dial(ctx context.Context, edit ...func(*conclave.ClientConfig)
 	if err != nil {
 		return nil, err
 	}
-	cfg := &conclave.ClientConfig{
+	return &conclave.ClientConfig{
 		Addresses: p.connection.addrs, Group: p.connection.group, TLS: secure.config(), Insecure: p.connection.tls.insecure,
+	}, nil
+}
+
+// dial connects to the group. A signal or the time limit end the attempt.
+func (p *program) dial(ctx context.Context, edit ...func(*conclave.ClientConfig)) (*conclave.Client, error) {
+	cfg, err := p.config()
+	if err != nil {
+		return nil, err
 	}
 	for _, e := range edit {
 		e(cfg)
@@ -70,8 +78,8 @@ func cause(ctx context.Context, err error) error {
 }
 
 // connected runs f with a client, which it closes then: what f has acquired is released.
-func (p *program) connected(ctx context.Context, f func(c *conclave.Client) error) error {
-	c, err := p.dial(ctx)
+func (p *program) connected(ctx context.Context, f func(c *conclave.Client) error, edit ...func(*conclave.ClientConfig)) error {
+	c, err := p.dial(ctx, edit...)
 	if err != nil {
 		return err
 	}

@@ -120,14 +120,13 @@ func isUsage(err error) bool {
 
 // advise says what to do about an error, where its text does not.
 func advise(cmd *cobra.Command, err error) string {
-	agent := cmd.Flags().Lookup("http")
 	switch code := codeOf(err); {
 	case errors.Is(err, exec.ErrNotFound), errors.As(err, new(codeError)):
 		return ""
 	case code == exitUsage && !errors.Is(err, conclave.ErrInvalid):
 		return fmt.Sprintf("Run %q for its arguments and flags.", cmd.CommandPath()+" --help")
-	case code == exitUnavailable && agent != nil && agent.Value.String() == "":
-		return withoutQuorum
+	case errors.Is(err, conclave.ErrUnavailable):
+		return "conclave status shows what the members know by themselves."
 	case code == exitUnknown:
 		return "The call may have taken effect: look before you repeat it."
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/conclave-go/conclave"
@@ -33,6 +34,20 @@ func TestExit_OneMeaning(t *testing.T) {
 		if code := p.exit(new(program).root(), c.err); code != c.code {
 			t.Errorf("%v: exit code %d, want %d", c.err, code, c.code)
 		}
+	}
+}
+
+// The command, its page, the table of exit codes and the procedure state the exit codes of a backup in the same words.
+func TestExit_OneTextOfBackups(t *testing.T) {
+	for file, times := range map[string]int{"../../docs/CLI.md": 2, "../../docs/OPERATIONS.md": 1} {
+		text, err := os.ReadFile(file)
+		must0(t, err)
+		if n := strings.Count(string(text), backupCodes); n != times {
+			t.Errorf("%s has the text %d times, want %d: %s", file, n, times, backupCodes)
+		}
+	}
+	if text := new(program).backupCommand().Long; !strings.Contains(text, backupCodes) {
+		t.Error(text)
 	}
 }
 

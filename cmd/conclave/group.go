@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,18 +64,18 @@ func memberOf(s conclave.Status, m conclave.Member) memberView {
 	return v
 }
 
-// withoutQuorum is of status and members, which have --http for it.
-const withoutQuorum = "Without a quorum no client can connect: --http asks an agent for what it sees by itself."
-
 func (p *program) statusCommand() *cobra.Command {
 	var a agentHTTP
 	cmd := &cobra.Command{
 		Use: "status", Args: exactly(), Short: "Show the group as one of its members sees it",
 		Long: "Show the group as one of its members sees it. " + withoutQuorum,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := p.status(cmd.Context(), a)
-			if err != nil {
+			s, o, err := p.status(cmd.Context(), a)
+			switch {
+			case err != nil:
 				return err
+			case o != nil:
+				return p.showOutage(o)
 			}
 			return p.one(statusOf(s), func(w *tabwriter.Writer) { printStatus(w, s) })
 		},
@@ -85,13 +86,19 @@ func (p *program) statusCommand() *cobra.Command {
 
 const askUsage = "ask the agent with this `address` as its --http, in place of --addr; it needs no quorum"
 
-func printStatus(w *tabwriter.Writer, s conclave.Status) {
-	leader := "none is known"
-	voters, standbys, alive := 0, 0, 0
+// leaderText names the leader that a member knows.
+func leaderText(s conclave.Status) string {
 	for _, m := range s.Members {
 		if m.ID == s.Leader {
-			leader = called(m)
+			return called(m)
 		}
+	}
+	return "none is known"
+}
+
+func printStatus(w *tabwriter.Writer, s conclave.Status) {
+	voters, standbys, alive := 0, 0, 0
+	for _, m := range s.Members {
 		if m.Role == conclave.Voter {
 			voters++
 		} else {
@@ -101,7 +108,7 @@ func printStatus(w *tabwriter.Writer, s conclave.Status) {
 			alive++
 		}
 	}
-	fmt.Fprintf(w, "leader:\t%s\n", leader)
+	fmt.Fprintf(w, "leader:\t%s\n", leaderText(s))
 	fmt.Fprintf(w, "quorum:\t%s\n", quorumText(s.Redundancy))
 	fmt.Fprintf(w, "members:\t%s and %s, %d of these alive\n", count(voters, "voter"), count(standbys, "standby"), alive)
 	fmt.Fprintf(w, "log:\tterm %d, committed to index %d, applied to %d\n", s.Term, s.Commit, s.Applied)
@@ -145,9 +152,15 @@ func (p *program) membersCommand() *cobra.Command {
 			"give its address with --addr. CONTACT is how long ago the member that answers has heard from it. BUILD is the version that its process states, " +
 			"and LEVEL the feature level that it supports. " + withoutQuorum,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := p.status(cmd.Context(), a)
+			s, o, err := p.status(cmd.Context(), a)
 			if err != nil {
 				return err
+			}
+			if o != nil {
+				if o.member == nil {
+					return withCode(exitUnavailable, errors.New(o.String()))
+				}
+				s = o.member.Status
 			}
 			each := func(yield func(conclave.Member, error) bool) {
 				for _, m := range s.Members {
@@ -156,10 +169,14 @@ func (p *program) membersCommand() *cobra.Command {
 					}
 				}
 			}
-			return many(p, 0, "ID NAME ROLE ALIVE LAG CONTACT ADDRESS LEVEL BUILD", each, func(m conclave.Member) (any, []string) {
+			err = many(p, 0, "ID NAME ROLE ALIVE LAG CONTACT ADDRESS LEVEL BUILD", each, func(m conclave.Member) (any, []string) {
 				v := memberOf(s, m)
 				return v, []string{m.ID.String(), name(m.Name), roleText(v), aliveText(m.Alive), lagText(v), contactText(s, m), name(m.Addr), levelText(m.FeatureLevel), name(m.Build)}
 			})
+			if err == nil && o != nil {
+				err = withCode(exitUnavailable, errors.New(o.String()))
+			}
+			return err
 		},
 	}
 	a.flags(cmd, "", askUsage)

@@ -57,7 +57,7 @@ func (p *program) kvCommand() *cobra.Command {
 }
 
 func staleFlag(flags *pflag.FlagSet, stale *bool) {
-	flags.BoolVar(stale, "stale", false, "read what the member has, which may be old, without asking the group")
+	flags.BoolVar(stale, "stale", false, "read what a member has, which may be old, without asking the group; without a quorum the exit code is 5")
 }
 
 func readOptions(stale bool) []conclave.ReadOption {
@@ -72,7 +72,7 @@ func (p *program) getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "get KEY", Args: exactly("KEY"), Short: "Print a key's value, as it is; --output json adds its indexes",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+			return p.readingCall(cmd.Context(), stale, func(ctx context.Context, c *conclave.Client) error {
 				e, err := c.KV().Get(ctx, args[0], readOptions(stale)...)
 				if err != nil {
 					return err
@@ -180,7 +180,7 @@ func (p *program) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [PREFIX]", Args: between(0, "PREFIX"), Short: "List the keys that begin with a prefix",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+			return p.readingCall(cmd.Context(), stale, func(ctx context.Context, c *conclave.Client) error {
 				if keys || separator != "" {
 					found, err := c.KV().Keys(ctx, prefixOf(args), separator, readOptions(stale)...)
 					if err != nil {

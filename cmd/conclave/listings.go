@@ -24,13 +24,14 @@ func prefixOf(args []string) string {
 	return args[0]
 }
 
-// listing is a command that lists what begins with a prefix.
+// listing is a command that lists what begins with a prefix; with a flag --stale also without a quorum.
 func (p *program) listing(use, short, long string, list func(ctx context.Context, c *conclave.Client, prefix string, limit int) error) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: use + " [PREFIX]", Args: between(0, "PREFIX"), Short: short, Long: long,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.connected(cmd.Context(), func(c *conclave.Client) error {
+			stale, _ := cmd.Flags().GetBool("stale") // false without the flag
+			return p.reading(cmd.Context(), stale, func(c *conclave.Client) error {
 				return list(cmd.Context(), c, prefixOf(args), limit)
 			})
 		},
@@ -55,7 +56,8 @@ type lockView struct {
 }
 
 func (p *program) locksCommand() *cobra.Command {
-	return p.listing("locks", "List the locks that are held, waited for, or under a lock-delay",
+	var stale bool
+	cmd := p.listing("locks", "List the locks that are held, waited for, or under a lock-delay",
 		"List the locks that are held, waited for, or under a lock-delay. A free lock that no process waits for does not exist for the group. "+
 			"conclave explain shows the queue of one.",
 		func(ctx context.Context, c *conclave.Client, prefix string, limit int) error {
@@ -63,7 +65,7 @@ func (p *program) locksCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return many(p, limit, "LOCK HOLDER FENCE SINCE WAITERS LABEL SESSION", c.Locks(ctx, prefix), func(l conclave.LockInfo) (any, []string) {
+			return many(p, limit, "LOCK HOLDER FENCE SINCE WAITERS LABEL SESSION", c.Locks(ctx, prefix, listOptions(stale)...), func(l conclave.LockInfo) (any, []string) {
 				v := lockView{
 					Name: l.Name, Held: l.Held, Label: l.Label, Holds: l.Holds, Lingering: l.Lingering, Waiters: l.Waiters, LockDelay: l.Delay.Seconds(),
 				}
@@ -78,6 +80,15 @@ func (p *program) locksCommand() *cobra.Command {
 				return v, row
 			})
 		})
+	staleFlag(cmd.Flags(), &stale)
+	return cmd
+}
+
+func listOptions(stale bool) []conclave.ListOption[string] {
+	if stale {
+		return []conclave.ListOption[string]{conclave.Stale()}
+	}
+	return nil
 }
 
 // memberNames are the names of members. A client has none here: only sessions have one.

@@ -27,9 +27,10 @@ type program struct {
 	hangups               chan struct{}  // SIGHUP, for a command that reloads; nil: it ends this process
 	saying                sync.WaitGroup // messages that are printed while a child runs
 
-	connection connection
-	format     string
-	code       int // of the command that lock or elect ran, unless 0
+	connection  connection
+	environment map[string]bool // the flags that it has set
+	format      string
+	code        int // of the command that lock or elect ran, unless 0
 }
 
 // The groups of commands in the help.
@@ -89,12 +90,14 @@ const reloads = "reloads"
 // prepare completes the flags from the environment and checks those of all commands.
 func (p *program) prepare(cmd *cobra.Command) error {
 	var faults []string
+	p.environment = make(map[string]bool)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		value := os.Getenv(variable(f.Name))
 		shared := cmd.Root().PersistentFlags().Lookup(f.Name) == f || cmd.Annotations[fromEnvironment] != ""
 		if f.Changed || value == "" || !shared {
 			return
 		}
+		p.environment[f.Name] = true
 		if err := cmd.Flags().Set(f.Name, value); err != nil {
 			faults = append(faults, fmt.Sprintf("%s: %v", variable(f.Name), err))
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
 	"github.com/conclave-go/conclave/internal/remote"
 )
@@ -212,6 +213,27 @@ func TestInspect_UnknownRequest(t *testing.T) {
 	if why := old.Leaderless(); !strings.Contains(why, "a build that does not report why") {
 		t.Error(why)
 	}
+}
+
+// A member's VerifyPeer decides on clients that only read as on all others.
+func TestInspect_Refused(t *testing.T) {
+	refuse := grouptest.Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) {
+		c.VerifyPeer = func(p conclave.Peer) error {
+			if p.Client && p.Name == "stranger" {
+				return errors.New("no stranger")
+			}
+			return nil
+		}
+	})
+	grouptest.InBubble(t, 1, func(g *grouptest.Group) {
+		cfg := &conclave.ClientConfig{Name: "stranger", ReadOnly: true, Addresses: []string{g.Nodes[0].Addr()}, Dial: g.Net.Dialer(0)}
+		reports, err := conclave.Inspect(grouptest.Within(g.T, time.Minute), cfg)
+		if err != nil || len(reports) != 1 || !strings.Contains(fmt.Sprint(reports[0].Err), "no stranger") || reports[0].Status.ID != 0 {
+			g.T.Errorf("%+v, %v", reports, err)
+		}
+		_, err = conclave.Dial(grouptest.Within(g.T, 5*time.Second), cfg)
+		grouptest.WantError(g.T, err, conclave.ErrUnavailable)
+	}, refuse)
 }
 
 // A member that was started again without the others is not open yet, and serves clients that only read.
