@@ -8,7 +8,7 @@
 // Two are modules of their own, for what they link; docs/FENCING.md is about both:
 //
 //	go -C examples/postgres run .                      the paused holder again, and a PostgreSQL table
-//	GOWORK=off go -C examples/objectstore test -v .    a recipe for objects in an S3-compatible store
+//	go -C examples/objectstore test -v .    a recipe for objects in an S3-compatible store
 //
 // Of these, start three processes; the documentation of each has the commands:
 //

@@ -7,5 +7,5 @@
 // It is a module of its own, so that no program that uses the library links the client of a store. Its tests run
 // a real server, the Versity S3 Gateway, which the module builds from source:
 //
-//	GOWORK=off go -C examples/objectstore test -v .
+//	go -C examples/objectstore test -v .
 package objectstore

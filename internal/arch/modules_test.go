@@ -120,6 +120,11 @@ func TestWorkspace_LeavesVersionsAlone(t *testing.T) {
 		t.Fatalf("go.work does not use the root, but %q", w.used)
 	}
 	report(t, w.misplaced(modules(t)))
+	for _, m := range w.leftOut { // else each go command there fails, and advises to add it here
+		if text := read(t, filepath.Join(root, m, "go.work")); !strings.Contains(text, "\nuse .\n") {
+			t.Errorf("%s/go.work does not use that module alone", m)
+		}
+	}
 	versions := requirements(read(t, filepath.Join(root, "go.mod")))
 	if len(versions) == 0 {
 		t.Fatal("go.mod: no requirements found")

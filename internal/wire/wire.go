@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-//go:generate env GOWORK=off go -C ../../tools run ./protogen ../internal/wire github.com/conclave-go/conclave/internal/wire/wire.proto
-//go:generate env GOWORK=off go -C ../../tools run ./protogen ../internal/wire github.com/conclave-go/conclave/internal/wire/net.proto
+//go:generate go -C ../../tools run ./protogen ../internal/wire github.com/conclave-go/conclave/internal/wire/wire.proto
+//go:generate go -C ../../tools run ./protogen ../internal/wire github.com/conclave-go/conclave/internal/wire/net.proto
 
 // Versions of the formats. Data with a larger version is refused.
 const (

@@ -5,12 +5,12 @@
 // is missing. It is broken when its patch does not fit the source, the result does
 // not compile, there is no such test, or the test fails without the bug too.
 //
-//	GOWORK=off go -C tools run ./planted                        run all bugs
-//	GOWORK=off go -C tools run ./planted -only vote-not-synced  run these, comma-separated
-//	GOWORK=off go -C tools run ./planted -list                  print the bugs
-//	GOWORK=off go -C tools run ./planted -update                rewrite the patches in the names of today
-//	GOWORK=off go -C tools run ./planted -find vote-not-synced  search for a test that kills the bug
-//	GOWORK=off go -C tools test ./planted                       check that each bug fits the source
+//	go -C tools run ./planted                        run all bugs
+//	go -C tools run ./planted -only vote-not-synced  run these, comma-separated
+//	go -C tools run ./planted -list                  print the bugs
+//	go -C tools run ./planted -update                rewrite the patches in the names of today
+//	go -C tools run ./planted -find vote-not-synced  search for a test that kills the bug
+//	go -C tools test ./planted                       check that each bug fits the source
 //
 // The copy is of the working tree, with what is not committed. The exit status is
 // 1 unless all bugs were killed (-update: fit; -find: killed by some test).

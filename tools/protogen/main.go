@@ -6,7 +6,7 @@
 // libraries share one registry, so it has to be unique in the world; its last
 // element is the file's own name.
 //
-//	GOWORK=off go -C tools run ./protogen ../internal/wire github.com/conclave-go/conclave/internal/wire/wire.proto
+//	go -C tools run ./protogen ../internal/wire github.com/conclave-go/conclave/internal/wire/wire.proto
 package main
 
 import (
