@@ -10,7 +10,7 @@ import (
 
 // The flags of TestSeeds.
 var (
-	seeds = flag.Int("seeds", 24, "how many seeds TestSeeds runs")
+	seeds = flag.Int("seeds", 12, "how many seeds TestSeeds runs")
 	first = flag.Uint64("first", 1, "the first of them")
 	only  = flag.Uint64("seed", 0, "run only this one, and log its trace")
 )
