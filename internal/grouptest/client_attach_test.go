@@ -12,6 +12,9 @@ import (
 // A client with many places in queues of semaphores with long names goes on with another member.
 // The Attach, which has the name once for each place, exceeds a frame.
 func TestClient_MemberDiesWithManyLongNamesAwaited(t *testing.T) {
+	if !*long {
+		t.Skip("2,300 waiters: with -long")
+	}
 	g := Start(t, 3, LongSessions)
 	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute, Limits: conclave.Limits{Calls: 4000}}, g.Nodes...)
 	name := strings.Repeat("x", 500)

@@ -49,7 +49,8 @@ func TestClient_MemberDies(t *testing.T) {
 // them.
 func TestClient_ExactlyOnceAcrossMembers(t *testing.T) {
 	g := Start(t, 3, LongSessions)
-	const clients, rounds = 4, 40
+	const clients = 4
+	rounds := often(40)
 	total := 0 // under the lock that is being tested
 	progress := make(chan struct{})
 	var wg sync.WaitGroup

@@ -18,10 +18,7 @@ import (
 func TestExactlyOnce_Locks(t *testing.T) {
 	t.Parallel()
 	const owners = 8
-	cycles := 250
-	if testing.Short() {
-		cycles = 100 // the race detector makes it ten times slower
-	}
+	cycles := often(250)
 	g := Start(t, 3, FaultyNetwork, LongSessions)
 	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
 	var moving sync.WaitGroup

@@ -1,9 +1,20 @@
 package grouptest
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var long = flag.Bool("long", false, "repeat more, and run what takes long, as .ci/run does")
+
+// often is how often a test repeats something: without -long a part of it.
+func often(all int) int {
+	if *long {
+		return all
+	}
+	return all * 2 / 5
+}

@@ -60,7 +60,7 @@ func openFiles() int {
 func TestClose_ManyTimes(t *testing.T) {
 	c := SoloConfig(t)
 	wantNothingLeft(t, []conclave.Config{c}, func() {
-		for i := range 50 {
+		for i := range often(50) {
 			n, err := conclave.Open(Within(t, 20*time.Second), &c)
 			if err != nil {
 				t.Fatalf("time %d: %v", i, err)
