@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/logqueue"
+	"github.com/conclave-go/conclave/internal/memberlog"
 	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -33,14 +34,16 @@ const (
 
 // application calls functions of the application.
 type application struct {
-	log   *slog.Logger // never blocks
+	log   *slog.Logger // never blocks, and adds names of members
+	names *memberlog.Names
 	lines *logqueue.Queue
 	calls *appcall.Calls
 }
 
 func newApplication(logger *slog.Logger) *application {
 	log, lines := logqueue.New(logger)
-	return &application{log: log, lines: lines, calls: &appcall.Calls{Logger: log}}
+	log, names := memberlog.New(log)
+	return &application{log: log, names: names, lines: lines, calls: &appcall.Calls{Logger: log}}
 }
 
 // prepare returns a checked copy that listens, and whose functions heed what the application's

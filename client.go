@@ -126,7 +126,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 func (c *Client) connect() (err error) {
 	c.remote, err = remote.New(remote.Config{
 		Addresses: c.cfg.Addresses, Group: c.cfg.Group, Name: c.cfg.Name, TLS: c.cfg.TLS, Insecure: c.cfg.Insecure,
-		Dial: c.cfg.Dial, Calls: c.app.calls, Admit: c.app.verifyPeer(c.cfg.VerifyPeer), ReadOnly: c.cfg.ReadOnly, Logger: c.log,
+		Dial: c.cfg.Dial, Calls: c.app.calls, Admit: c.app.verifyPeer(c.cfg.VerifyPeer), ReadOnly: c.cfg.ReadOnly, Logger: c.log, Named: c.app.names.Set,
 		MaxCalls: c.cfg.Limits.Calls, MaxCallBytes: c.cfg.Limits.CallBytes,
 		Ended: c.client.SessionEnded, Recalled: c.client.Recalled, Replaced: c.client.StateReplaced, Woke: c.client.Woke,
 		Sessions: c.client.Sessions, Patience: c.patience, Left: c.client.Left,

@@ -38,6 +38,9 @@ type Leader struct {
 	// Member is Node as this node, or the member that the client asks, sees it: with the name and the
 	// address. It has no more than the ID if it is a client, or a member that is not listed any more.
 	Member Member
+	// SessionName and Client are as in [LockInfo], and set in what [Group.Elections] lists only.
+	SessionName string
+	Client      bool
 }
 
 // Election returns a new handle to the election of that name, 1 to 512 bytes of UTF-8
@@ -295,7 +298,11 @@ func (g *Group) Elections(ctx context.Context, prefix string, opts ...ListOption
 	all := pages(ctx, g, "list elections", prefix, l, func(after string) machine.Query {
 		return machine.LeadersQuery{Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.LeaderView) string { return v.Name },
-		func(v machine.LeaderView) Leader { return leaderOf(v.Name, v.Leader) })
+		func(v machine.LeaderView) Leader {
+			l := leaderOf(v.Name, v.Leader)
+			l.SessionName, l.Client = v.SessionName, v.Client
+			return l
+		})
 	return func(yield func(Leader, error) bool) {
 		var members membersByID
 		for l, err := range all {

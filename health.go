@@ -136,7 +136,7 @@ func (n *Node) leaderFault(s *cluster.Health) string {
 	case s.Leader == 0:
 		what = fmt.Sprintf("no leader has been known for %v", s.Contact.Round(time.Millisecond))
 	default:
-		what = fmt.Sprintf("leader %v has not been heard for %v", MemberID(s.Leader), s.Contact.Round(time.Millisecond))
+		what = fmt.Sprintf("leader %s has not been heard for %v", n.app.names.Text(MemberID(s.Leader).String()), s.Contact.Round(time.Millisecond))
 	}
 	what += fmt.Sprintf(": this member reaches %d of %d voters", s.Reachable, s.Voters)
 	if s.Reachable > s.Voters/2 {

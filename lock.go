@@ -317,9 +317,13 @@ type LockInfo struct {
 	Held    bool
 	Session SessionID // of the holder, like Node, Label, Holds and Fence; zero if not held
 	Node    MemberID
-	Label   string // see [WithLabel]
-	Holds   int
-	Fence   Fence
+	// SessionName is the holder's: of a client, which has no other name, that of its own session
+	// is its process. Empty if the member that was asked runs a build that does not state it.
+	SessionName string
+	Client      bool   // Node is a client; see [Dial]
+	Label       string // see [WithLabel]
+	Holds       int
+	Fence       Fence
 	// Since is how long it has been held, as LockOwner.Since; 0 if not held.
 	Since time.Duration
 	// Lingering says that the node keeps the lock for a while and grants it by itself ([Linger]);
@@ -351,7 +355,7 @@ func (l *FencedLock) Info(ctx context.Context) (LockInfo, error) {
 func lockInfo(v machine.LockView) LockInfo {
 	return LockInfo{
 		Name: v.Name, Held: v.Held, Session: SessionID(v.Session), Node: MemberID(v.Member), Label: v.Label,
-		Holds: int(v.Holds), Fence: Fence(v.Fence), Lingering: v.Lingering, Waiters: v.Waiters, Delay: duration(v.Delay),
+		SessionName: v.SessionName, Client: v.Client, Holds: int(v.Holds), Fence: Fence(v.Fence), Lingering: v.Lingering, Waiters: v.Waiters, Delay: duration(v.Delay),
 		Since: duration(v.Since),
 	}
 }

@@ -79,6 +79,7 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 		TTL:            checked.SessionTTL,
 		IncarnationTTL: cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL),
 		Logger:         checked.Logger,
+		Patience:       checked.ElectionTimeout,
 		LeaseEnded:     func(id wire.ID, why error) { n.events.sessionEnded(SessionID(id), convert(why)) },
 		HoldLost:       n.holdLost,
 	})
@@ -150,7 +151,7 @@ func (n *Node) logWaiting(registered <-chan struct{}) {
 	for {
 		select {
 		case <-ticker.C:
-			n.log.Info("waiting for a quorum of the group", "leader", MemberID(n.member.Status().Leader), "reason", n.member.JoinError())
+			n.log.Info("waiting for a quorum of the group", "leader", wire.MemberID(n.member.Status().Leader), "reason", n.member.JoinError())
 		case <-registered:
 			return
 		}

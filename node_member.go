@@ -36,6 +36,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		Heartbeat:  n.cfg.HeartbeatInterval,
 		Election:   n.cfg.ElectionTimeout,
 		Logger:     n.log,
+		Named:      n.app.names.Set,
 		MaxCalls:   n.cfg.Limits.Calls,
 
 		MaxCallBytes: n.cfg.Limits.CallBytes,

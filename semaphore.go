@@ -58,8 +58,11 @@ type SemaphoreInfo struct {
 type PermitInfo struct {
 	Session SessionID
 	Node    MemberID
-	Fence   Fence
-	Permits int
+	// SessionName and Client are as in [LockInfo].
+	SessionName string
+	Client      bool
+	Fence       Fence
+	Permits     int
 }
 
 // Semaphore returns a new handle to the semaphore of that name, 1 to 512 bytes of
@@ -301,7 +304,7 @@ func semaphoreInfo(v machine.SemaphoreView) SemaphoreInfo {
 }
 
 func permitInfo(p machine.PermitView) PermitInfo {
-	return PermitInfo{Session: SessionID(p.Session), Node: MemberID(p.Member), Fence: Fence(p.Fence), Permits: int(p.Permits)}
+	return PermitInfo{Session: SessionID(p.Session), Node: MemberID(p.Member), SessionName: p.SessionName, Client: p.Client, Fence: Fence(p.Fence), Permits: int(p.Permits)}
 }
 
 // Semaphores lists the semaphores of the group whose names begin with prefix and that

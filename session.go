@@ -314,6 +314,7 @@ type SessionInfo struct {
 	ID             SessionID
 	Name           string
 	Node           MemberID      // of its process, or of the last one if it is unbound
+	Client         bool          // Node is a client; see [Dial]
 	TTL, LockDelay time.Duration // as it was opened; TTL may be NoTTL
 	Remaining      time.Duration // until it expires, unless it is renewed; 0 with NoTTL
 	Behavior       Behavior
@@ -334,7 +335,7 @@ func (g *Group) Sessions(ctx context.Context, opts ...ListOption[SessionInfo]) i
 
 func sessionInfo(s machine.SessionView) SessionInfo {
 	info := SessionInfo{
-		ID: SessionID(s.ID), Name: s.Name, Node: MemberID(s.Member),
+		ID: SessionID(s.ID), Name: s.Name, Node: MemberID(s.Member), Client: s.Client,
 		TTL: duration(s.TTL), LockDelay: duration(s.LockDelay), Remaining: duration(s.Remaining),
 		Behavior: Behavior(s.Behavior), Checks: slices.Clone(s.Checks), CreateIndex: s.CreateIndex, Standalone: s.Standalone,
 	}

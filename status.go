@@ -145,7 +145,7 @@ func (n *Node) Status() Status {
 	s := n.member.Status()
 	status := Status{
 		ID: n.id, Name: s.Name,
-		Redundancy: s.Redundancy, Reconciling: s.Plan,
+		Redundancy: s.Redundancy, Reconciling: n.app.names.Text(s.Plan),
 		Leader: MemberID(s.Leader), Term: s.Term, Commit: s.Commit, Applied: s.Applied, FeatureLevel: s.Status.Level,
 	}
 	for _, m := range s.Members {

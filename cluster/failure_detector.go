@@ -124,6 +124,6 @@ func (f *failureDetector) report(r fact.LivenessReport) (again time.Duration) {
 	case reply.GetDelay() > 0:
 		return time.Duration(reply.GetDelay())
 	}
-	f.log.Info("liveness changed", "member", wire.MemberID(r.Member), "alive", r.Alive)
+	logLiveness(f.log, r.Member, r.Alive)
 	return 0
 }

@@ -47,7 +47,8 @@ type Config struct {
 	Heartbeat  time.Duration
 	Election   time.Duration
 	Logger     *slog.Logger
-	MaxCalls   int // pending calls of this process; urgent ones are not refused for it
+	Named      func(member uint64, name string) // reports the name of a member, for Logger; nil: ignored
+	MaxCalls   int                              // pending calls of this process; urgent ones are not refused for it
 
 	MaxCallBytes int // of the pending calls' commands
 
@@ -251,6 +252,7 @@ func (m *Member) readDisk(giveUp <-chan struct{}) error {
 	if m.roster, err = roster.Load(m.raftLog, m.meta(), func() []byte { return m.identity.Get().GetCluster() }); err != nil {
 		return err
 	}
+	m.roster.ReportNames(m.cfg.Named)
 	m.replica = replica.New(m.replicaConfig())
 	m.metrics.Metrics = m.replica.Metrics()
 	m.roster.Listed = m.listsChanged

@@ -3,6 +3,7 @@ package cluster
 import (
 	"log/slog"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -86,6 +87,7 @@ type roles struct {
 	redundancy int
 	// redundancyKnown is set once redundancy is.
 	redundancyKnown bool
+	redundancyLog   redundancyLog
 }
 
 // note reports the changes of roles up to a configuration. before is the roster before the change: it has the
@@ -123,12 +125,19 @@ func (r *roles) noteRedundancy(conf *raftpb.ConfState, seen *roster.Snapshot) {
 	if len(conf.GetVoters()) == 0 {
 		return
 	}
-	now := redundancy(conf, func(id uint64) bool { return seen.IsAlive(id) || id == r.self.ID })
+	var down []uint64
+	now := redundancy(conf, func(id uint64) bool {
+		alive := seen.IsAlive(id) || id == r.self.ID
+		if !alive && !slices.Contains(down, id) {
+			down = append(down, id)
+		}
+		return alive
+	})
+	r.redundancyLog.note(r.log, now, down, time.Now())
 	if r.redundancyKnown && now == r.redundancy || !r.redundancyKnown && now < 0 {
 		return // at its start, a member has not heard of the others yet
 	}
 	r.redundancyKnown, r.redundancy = true, now
-	r.log.Info("redundancy changed", "redundancy", now)
 	if r.redundancyChanged != nil {
 		r.redundancyChanged(now)
 	}

@@ -52,26 +52,38 @@ func (m *Member) registeredProcess(member uint64) wire.ID {
 }
 
 // Unreachable describes the last known leader, if there is no connection to it; "" if
-// there is one. A member may reach a majority and not the leader of that majority.
+// there is one. A member may reach a majority and not the leader of that majority. It also describes a
+// voter that this member reaches and that does not reach it: without a leader that may be the one that leads.
 func (m *Member) Unreachable() string {
 	s := m.Status()
 	leader := s.LastLeader
 	if leader == 0 || leader == s.ID {
 		return ""
 	}
-	err := m.port.PeerError(leader)
-	if err == nil {
-		return ""
-	}
-	name := ""
-	for _, p := range s.Members {
-		if p.ID == leader {
-			name = fmt.Sprintf(" (%s at %s)", p.Name, p.Addr)
+	if err := m.port.PeerError(leader); err != nil {
+		name := ""
+		for _, p := range s.Members {
+			if p.ID == leader {
+				name = fmt.Sprintf(" (%s at %s)", p.Name, p.Addr)
+			}
 		}
+		reachable, voters := m.reach(s.Members)
+		return fmt.Sprintf("there is no connection to the leader, member %v%s: %v; this member reaches %d of %d voters",
+			wire.MemberID(leader), name, err, reachable, voters)
 	}
-	reachable, voters := m.reach(s.Members)
-	return fmt.Sprintf("there is no connection to the leader, member %v%s: %v; this member reaches %d of %d voters",
-		wire.MemberID(leader), name, err, reachable, voters)
+	connected := m.roster.Snapshot().IsConnected
+	for _, p := range s.Members {
+		if p.ID == s.ID || !p.Voter || connected(p.ID) || m.port.PeerError(p.ID) != nil || s.Leader != 0 && p.ID != leader {
+			continue
+		}
+		what := "a voter"
+		if p.ID == leader {
+			what = "the leader"
+		}
+		return fmt.Sprintf("%s, member %v (%s at %s), does not reach this member at %s, which reaches it: check the firewall here, and Config.Advertise",
+			what, wire.MemberID(p.ID), p.Name, p.Addr, m.cfg.Advertise)
+	}
+	return ""
 }
 
 // reach counts the voters, and those that this member is connected to or is itself.

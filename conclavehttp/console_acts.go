@@ -130,11 +130,20 @@ func statusOf(err error) int {
 
 // recorder returns what writes to the audit log about a request.
 func (h *ConsoleHandler) recorder(r *http.Request, act Act, target string) func(actor, result string, err error) {
+	name := "" // of the member, which may be removed by the second line
+	for _, m := range h.node.Status().Members {
+		if m.ID == act.Member {
+			name = m.Name
+		}
+	}
 	return func(actor, result string, err error) {
 		if h.opts.Audit == nil {
 			return
 		}
 		attributes := []any{"act", act.Kind.String(), "target", target, "actor", actor, "remote", r.RemoteAddr, "result", result}
+		if name != "" {
+			attributes = append(attributes, "name", name)
+		}
 		if err != nil {
 			attributes = append(attributes, slog.Any("error", err))
 		}

@@ -109,7 +109,7 @@ func TestConsole_TransfersLeadershipAndRemoves(t *testing.T) {
 	if w, _ := site.send("POST", "act", form("remove-member", g.ID(next).String()), asOperator); w.StatusCode != http.StatusConflict {
 		t.Errorf("the node's own member: %s", w.Status)
 	}
-	if n := strings.Count(audit.String(), "result=done"); n != transfers+1 {
+	if n := strings.Count(audit.String(), "result=done name=member-"); n != transfers+1 {
 		t.Errorf("%d acts done, want %d:\n%s", n, transfers+1, audit.String())
 	}
 	site.events("").await("timeline", "was removed")

@@ -195,15 +195,20 @@ type answerData struct {
 
 // process is a member or a client. Of a client no failure detector knows whether it is alive.
 type process struct {
-	Name           string
+	Name, ID       string
 	IsMember, Dead bool
-	IsClient       bool // as far as the listing shows
+	IsClient       bool
 }
 
-// On returns the process with an ID, and what this node's failure detector holds of it.
-func (a answerData) On(id conclave.MemberID) process {
+// On returns the process with an ID, and what this node's failure detector holds of it. A client
+// has no name but that of its session.
+func (a answerData) On(id conclave.MemberID, client bool, session string) process {
 	m, isMember := a.members[id]
-	return process{Name: a.members.of(id), IsMember: isMember, Dead: isMember && !m.Alive}
+	p := process{Name: a.members.of(id), ID: id.String(), IsMember: isMember, Dead: isMember && !m.Alive, IsClient: client}
+	if client {
+		p.Name = cmp.Or(session, p.Name)
+	}
+	return p
 }
 
 // ownerData is a holder or waiter for its template.
@@ -214,9 +219,7 @@ type ownerData struct {
 
 // Owner returns a holder or waiter.
 func (a answerData) Owner(o conclave.LockOwner) ownerData {
-	on := a.On(o.Node)
-	on.IsClient = o.Client
-	return ownerData{o.Label, on}
+	return ownerData{o.Label, a.On(o.Node, o.Client, o.SessionName)}
 }
 
 // Empty reports whether the page of a listing is empty.

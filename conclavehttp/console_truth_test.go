@@ -9,12 +9,12 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// A client is no member, so no failure detector knows whether it is alive.
+// A client is no member, so no failure detector knows whether it is alive. Its name is that of its session.
 func TestConsole_ClientIsNotDead(t *testing.T) {
 	n, err := conclave.Open(t.Context(), &conclave.Config{HeartbeatInterval: 10 * time.Millisecond})
 	grouptest.Must(t, err)
 	t.Cleanup(func() { grouptest.Kill(n) })
-	c := grouptest.Dial(t, &conclave.ClientConfig{}, n)
+	c := grouptest.Dial(t, &conclave.ClientConfig{Name: "porter"}, n)
 	grouptest.MustLock(t, c.FencedLock("x"))
 	waiting := grouptest.StartLock(t, c.FencedLock("x"))
 	defer waiting.Cancel()
@@ -26,8 +26,8 @@ func TestConsole_ClientIsNotDead(t *testing.T) {
 	for _, show := range []string{"locks", "semaphores", "elections", "sessions"} {
 		body := site.page("show", show, "lock", "x")
 		want(t, body, c.ID().String())
-		want(t, body, "no member", "<em>client</em>")
-		wantNot(t, body, "dead<", "dead member")
+		want(t, body, "porter", `<em title="client `+c.ID().String()+`">client</em>`)
+		wantNot(t, body, "dead<", "dead member", "has left", "<bdi>"+c.ID().String())
 	}
 }
 

@@ -92,7 +92,7 @@ func (s *Server) answerClient(ctx context.Context, c *conn, r *wire.Request) {
 func (s *Server) serveRequest(ctx context.Context, c *conn, r *wire.Request, answer Answer) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.cfg.Logger.Error("panic in a request of a client", "client", wire.MemberID(c.client), "panic", r, "stack", string(debug.Stack()))
+			s.cfg.Logger.Error("panic in a request of a client", "client", wire.MemberID(c.client), "name", c.conn.Peer().Name, "panic", r, "stack", string(debug.Stack()))
 			err = errRequestFailed
 		}
 	}()

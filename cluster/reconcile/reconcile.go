@@ -28,6 +28,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/display"
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -117,7 +118,11 @@ func Decide(f *Facts) Plan {
 func (f *Facts) addStandby() Plan {
 	for _, m := range f.Members {
 		if !slices.Contains(f.Conf.GetVoters(), m.ID) && !slices.Contains(f.Conf.GetLearners(), m.ID) {
-			return Plan{Changes: []Change{{m.ID, AddStandby}}, Reason: fmt.Sprintf("adding %v as a standby", wire.MemberID(m.ID))}
+			named := wire.MemberID(m.ID).String()
+			if m.Name != "" { // which nothing else on this member may show yet
+				named = fmt.Sprintf("%s (%s)", display.Name(m.Name), named)
+			}
+			return Plan{Changes: []Change{{m.ID, AddStandby}}, Reason: fmt.Sprintf("adding %s as a standby", named)}
 		}
 	}
 	return Plan{}

@@ -38,11 +38,12 @@ type lag struct {
 }
 
 // note takes what the core knows at a time. registering is set until the registration of this process has
-// its outcome, which proves that the log up to it is here.
-func (l *lag) note(c core.Status, peers map[uint64]core.PeerProgress, registering bool, now, heartbeat, election time.Duration) {
+// its outcome, which proves that the log up to it is here. It returns whether this member leads or hears a leader.
+func (l *lag) note(c core.Status, peers map[uint64]core.PeerProgress, registering bool, now, heartbeat, election time.Duration) (contact bool) {
 	l.reached(c.Applied, c.Reported, now)
-	contact := c.Leads || c.Leader != 0 && time.Duration(c.Ticks-peers[c.Leader].Heard)*heartbeat <= election
+	contact = c.Leads || c.Leader != 0 && time.Duration(c.Ticks-peers[c.Leader].Heard)*heartbeat <= election
 	l.heard(contact, c.Leads || registering && c.Registered, c.Reports, now, election)
+	return contact
 }
 
 // reached takes the current indexes. A target that is reached is replaced by what the

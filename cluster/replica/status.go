@@ -50,7 +50,9 @@ func (r *Replica) publish() {
 	}
 	level, _ := machine.Level()
 	r.metrics.GroupTime.Store(machine.Now())
-	r.lag.note(c, peers, before != nil && !before.Registered, r.pulse.lastPass(), r.cfg.Heartbeat, r.cfg.Election)
+	now := r.pulse.lastPass()
+	contact := r.lag.note(c, peers, before != nil && !before.Registered, now, r.cfg.Heartbeat, r.cfg.Election)
+	r.leaderLog.watch(r.cfg.Logger, contact, c.Leader, now, 2*r.cfg.Election)
 	s := &Status{
 		Plan: c.Plan, Ticks: c.Ticks, Peers: peers,
 		Leader: c.Leader, Term: c.Term,

@@ -40,6 +40,7 @@ type Roster struct {
 	// Listed is called when the members or their records have changed; nil: ignored. It is set before the roster
 	// is used.
 	Listed  func()
+	named   func(member uint64, name string)
 	current atomic.Pointer[Snapshot]
 
 	mu        sync.Mutex
@@ -303,6 +304,9 @@ func (r *Roster) setAddress(member uint64, name, addr string) (moved bool) {
 // save does not sync: gossip replaces a lost record after a restart.
 func (r *Roster) save(e *entry, p *wire.Peer) {
 	e.peer = p
+	if r.named != nil {
+		r.named(p.GetMember(), p.GetName())
+	}
 	if data, err := proto.Marshal(p); err == nil {
 		r.log.SetLocalNoSync(recordOf(p.GetMember()), data)
 	}
@@ -356,34 +360,6 @@ func (r *Roster) member(id uint64, boots map[uint64]uint64) Member {
 		}
 	}
 	return m
-}
-
-// Has reports whether the group has a member.
-func (s *Snapshot) Has(id uint64) bool {
-	return slices.ContainsFunc(s.Members, func(m Member) bool { return m.ID == id })
-}
-
-// HasAny reports whether one of the members is among the removed ones.
-func (s *Snapshot) HasAny(removed []uint64) bool {
-	return slices.ContainsFunc(s.Members, func(m Member) bool { return core.Includes(removed, m.ID) })
-}
-
-// Peer returns the record of a member; nil: none.
-func (s *Snapshot) Peer(id uint64) *wire.Peer {
-	if i := slices.IndexFunc(s.Peers, func(p *wire.Peer) bool { return p.GetMember() == id }); i >= 0 {
-		return s.Peers[i]
-	}
-	return nil
-}
-
-// At returns the record of a member of the group that advertises addr; nil: none.
-func (s *Snapshot) At(addr string) *wire.Peer {
-	for _, p := range s.Peers {
-		if p.GetAdvertise() == addr && s.Has(p.GetMember()) {
-			return p
-		}
-	}
-	return nil
 }
 
 // IsAlive reports whether gossip shows the member alive.

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -84,6 +87,59 @@ func TestConnectError_WrongAdvertisePort(t *testing.T) {
 		wantParts(t, dialPeer(t, a, b.addr), "refused by member "+text(3)+" at "+b.addr,
 			"address of member "+text(3)+", not of "+text(2), "check the port in Config.Advertise of both")
 	})
+}
+
+// A process that accepts and does not answer has another port by mistake, or is paused: that is clear where a member has
+// answered before.
+func TestConnectError_PausedProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemNet()
+		silent := func(addr string) {
+			l := n.listen(addr)
+			t.Cleanup(func() { l.Close() })
+			go func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					go func() { _, _ = io.Copy(io.Discard, c) }()
+				}
+			}()
+		}
+		var j journal
+		a := logTo(t, n, &j, 1, "a")
+		b := inMemory(t, n, identity(2), "b")
+		b.SetPeer(m(1), "a")
+		a.SetPeer(m(2), "b")
+		awaitConnected(t, a, m(2))
+		b.Close()
+		silent("b")
+		silent("c")
+		a.SetPeer(m(3), "c")
+		time.Sleep(time.Minute)
+		wantParts(t, a.PeerError(m(2)), "handshake with member "+text(2)+" at b", "accepts but does not answer: paused or overloaded")
+		wantParts(t, a.PeerError(m(3)), "handshake with member "+text(3)+" at c", "no hello arrived in time, check the port in Config.Advertise of that member")
+		if strings.Contains(a.PeerError(m(2)).Error(), "check the port") || j.count("paused or overloaded") == 0 {
+			t.Errorf("%v\n%v", a.PeerError(m(2)), &j)
+		}
+
+		d := dialer(t, func(c *DialerConfig) { c.Dial = n.dial })
+		d.answered.note("b")
+		_, err := d.Connect(t.Context(), Target{Addr: "b"}, clientKey(1), wire.ID{})
+		wantParts(t, err, "handshake with b", "paused or overloaded")
+	})
+}
+
+// The addresses at which members have answered are bounded: they come from outside.
+func TestAnswered_Bounded(t *testing.T) {
+	var a answered
+	for i := range 3 * maxAnswered {
+		a.note(strconv.Itoa(i))
+	}
+	if len(a.addrs) > maxAnswered || !a.has(strconv.Itoa(3*maxAnswered-1)) {
+		t.Errorf("%d addresses", len(a.addrs))
+	}
 }
 
 // The reserved domain .invalid never resolves.

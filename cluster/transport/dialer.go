@@ -25,6 +25,7 @@ type Dialer struct {
 	cancel     context.CancelFunc
 	goroutines *goroutines
 	failures   *failureLog
+	answered   answered
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -133,7 +134,7 @@ func (d *Dialer) connect(ctx context.Context, to Target, key ed25519.PrivateKey,
 		if d.ctx.Err() != nil && !errors.Is(err, ErrClosed) {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 		}
-		return &ConnectError{Addr: to.Addr, Host: to.Host, Client: true, Handshake: handshake, Err: err}
+		return &ConnectError{Addr: to.Addr, Host: to.Host, Client: true, Handshake: handshake, Answered: d.answered.has(to.Addr), Err: err}
 	}
 	c, err := d.network().dial(ctx, to, d.track)
 	if err != nil {
@@ -145,6 +146,7 @@ func (d *Dialer) connect(ctx context.Context, to Target, key ed25519.PrivateKey,
 		err = withCause(ctx, err)
 	}
 	if err == nil {
+		d.answered.note(to.Addr)
 		l := d.cfg.Limits
 		cc := newClientConn(c, peerOf(c, h, wire.Kind_CLIENT), d.cfg.Timing, clientLimits{read: l.Frame, write: l.ClientFrame, queue: l.ClientQueueBytes})
 		if d.goroutines.start("client writer", cc.write) {
@@ -189,7 +191,7 @@ func (d *Dialer) greet(c *conn, to Target, key ed25519.PrivateKey, cluster wire.
 		return nil, refusedByMember(h, to.Addr, verdict)
 	}
 	if refused := d.checkMember(c, &id, h); refused != nil {
-		refused.Addr, refused.Here, refused.Member = to.Addr, true, h.Member
+		refused.Addr, refused.Here, refused.Member, refused.Name = to.Addr, true, h.Member, h.Name
 		_ = writeProof(c, key, x, dialerVerdict, refused.text()) // best effort: refused is the error to report
 		return nil, refused
 	}
@@ -200,6 +202,7 @@ func (d *Dialer) greet(c *conn, to Target, key ed25519.PrivateKey, cluster wire.
 // the cause in words that help.
 func refusedByMember(h *hello, addr, verdict string) *RefusedError {
 	refused := parseRefusal(h.Member, addr, verdict)
+	refused.Name = h.Name
 	if refused.Reason == ReasonKind {
 		refused.Detail = fmt.Sprintf("the member at %s runs a build without clients: upgrade it, or connect to another member", addr)
 	}

@@ -50,6 +50,7 @@ type ConnectError struct {
 	Inbound   bool   // the peer connected to this member
 	Client    bool   // a client connected to a member
 	Handshake bool   // the connection was established, its handshake failed
+	Answered  bool   // a member has answered at the address before
 	Err       error
 }
 
@@ -101,6 +102,8 @@ func (e *ConnectError) advice() string {
 		return ": another program listens there, check the port in " + source
 	case !e.Handshake:
 		return ": check that the member runs, and the host and port in " + source
+	case isTimeout(e.Err) && e.Answered:
+		return ": the process there accepts but does not answer: paused or overloaded"
 	case isTimeout(e.Err):
 		return ": no hello arrived in time, check the port in " + source
 	}

@@ -49,14 +49,14 @@ func (l *failureLog) inbound(remote net.Addr, err error) {
 	if splitErr != nil {
 		host = remote.String()
 	}
-	message, attrs, member := "inbound handshake failed", []any{"addr", remote.String()}, uint64(0)
+	message, attrs, member, name := "inbound handshake failed", []any{"addr", remote.String()}, uint64(0), ""
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-		message, member = "inbound connection refused", refused.Member
+		message, member, name = "inbound connection refused", refused.Member, refused.Name
 		if refused.Client {
 			attrs, member = append(attrs, "client", wire.MemberID(member)), 0
 		}
 	}
-	l.write(message, host, member, err, attrs...)
+	l.write(message, host, member, name, err, attrs...)
 }
 
 // outbound logs why a connection was not established, unless its dialer abandoned it.
@@ -64,20 +64,23 @@ func (l *failureLog) outbound(ctx context.Context, to Target, err error) {
 	if ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
-	message, member := "connection failed", to.Member
+	message, member, name := "connection failed", to.Member, ""
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-		message, member = "connection refused", refused.Member
+		message, member, name = "connection refused", refused.Member, refused.Name
 	}
-	l.write(message, to.Addr, member, err, "addr", to.Addr)
+	l.write(message, to.Addr, member, name, err, "addr", to.Addr)
 }
 
 // write logs failures that need an operator at Warn, and others at Debug.
 // Failures of one subject count together.
-func (l *failureLog) write(message, subject string, member uint64, err error, attrs ...any) {
+func (l *failureLog) write(message, subject string, member uint64, name string, err error, attrs ...any) {
 	reason := reasonOf(err)
 	attrs = append(attrs, "reason", reason, "error", err)
 	if member != 0 {
 		attrs = append(attrs, "member", wire.MemberID(member))
+	}
+	if name != "" { // else the logger adds that of a known member
+		attrs = append(attrs, "name", name)
 	}
 	if level, due := l.due(failure{message, subject, reason}); due {
 		l.log.Log(context.Background(), level, message, attrs...)

@@ -38,6 +38,7 @@ type handshaker struct {
 	boots      *bootCounters
 	processes  *processes
 	failures   *failureLog
+	answered   answered
 }
 
 // connect dials a target and runs the dialer's half of the handshake. ctx and
@@ -65,13 +66,14 @@ func (n *handshaker) dialAndGreet(ctx context.Context, to Target, kind wire.Kind
 		err = withCause(ctx, err)
 	}
 	if err == nil {
+		n.answered.note(to.Addr)
 		return c, nil
 	}
 	_ = c.Close() // err is the error to report
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
 		return nil, refused
 	}
-	return nil, &ConnectError{Member: to.Member, Addr: to.Addr, Host: to.Host, Handshake: true, Err: err}
+	return nil, &ConnectError{Member: to.Member, Addr: to.Addr, Host: to.Host, Handshake: true, Answered: n.answered.has(to.Addr), Err: err}
 }
 
 // withCause adds the reason why ctx is done, if it is, to an error.
@@ -124,7 +126,7 @@ func (n *handshaker) greet(c *conn, to Target, kind wire.Kind) error {
 	if refused == nil {
 		return writeProof(c, n.cfg.Key, x, dialerVerdict, "")
 	}
-	refused.Addr, refused.Here, refused.Member = to.Addr, true, h.Member
+	refused.Addr, refused.Here, refused.Member, refused.Name = to.Addr, true, h.Member, h.Name
 	_ = writeProof(c, n.cfg.Key, x, dialerVerdict, refused.text()) // best effort: refused is the error to report
 	return refused
 }
@@ -186,6 +188,7 @@ func (n *handshaker) refusedBy(h *hello, refused *RefusedError) *RefusedError {
 	if n.cfg.OnRefused != nil && n.members.isMember(h.Member) {
 		n.cfg.OnRefused(h.Member, refused)
 	}
+	refused.Name = h.Name
 	return refused
 }
 
@@ -261,7 +264,7 @@ func (n *handshaker) decide(c *conn) (*hello, error) {
 		return nil, err
 	}
 	if refused := n.checkInbound(c, &id, h); refused != nil {
-		refused.Member = h.Member
+		refused.Member, refused.Name = h.Member, h.Name
 		return nil, n.refuse(c, x, refused)
 	}
 	if err := writeProof(c, n.cfg.Key, x, listenerVerdict, ""); err != nil {
@@ -291,7 +294,7 @@ func (n *handshaker) awaitVerdict(c *conn, x *transcript, id *Identity, h *hello
 		return n.refusedBy(h, refused)
 	}
 	if refused := n.acceptHello(c, id, h, h.kind); refused != nil {
-		refused.Here, refused.Member = true, h.Member
+		refused.Here, refused.Member, refused.Name = true, h.Member, h.Name
 		return refused // another connection has changed what checkInbound saw
 	}
 	return nil

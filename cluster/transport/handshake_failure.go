@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"sync"
 )
 
 // HandshakeFailure classifies why a connection to a member failed, for logs; "": for a reason that may be transient.
@@ -33,4 +34,29 @@ func HandshakeFailure(err error) string {
 		return "not a conclave member"
 	}
 	return ""
+}
+
+// answered has the addresses at which a member has answered. What accepts there later, and does not answer, is that
+// member's process, or one that has its port.
+type answered struct {
+	mu    sync.Mutex
+	addrs map[string]struct{} // guarded by mu
+}
+
+const maxAnswered = 1024
+
+func (a *answered) note(addr string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.addrs == nil || len(a.addrs) >= maxAnswered {
+		a.addrs = make(map[string]struct{})
+	}
+	a.addrs[addr] = struct{}{}
+}
+
+func (a *answered) has(addr string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.addrs[addr]
+	return ok
 }

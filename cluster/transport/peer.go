@@ -19,6 +19,7 @@ type peer struct {
 	cancel context.CancelFunc
 	queue  *queue[*wire.Frame]
 	wake   chan struct{} // holds a token: dial without further waiting
+	cut    oneWayCut     // owned by run
 
 	mu      sync.Mutex // guards what follows
 	addr    string
@@ -55,7 +56,11 @@ func (p *peer) run() {
 	wait := timing.BackoffMin
 	for p.ctx.Err() == nil {
 		began := time.Now()
-		p.setState(p.connectOnce())
+		err := p.connectOnce()
+		p.setState(err)
+		if p.ctx.Err() == nil {
+			p.cut.note(p, err)
+		}
 		if time.Since(began) > timing.Dial+timing.BackoffMax {
 			wait = timing.BackoffMin
 		}
@@ -107,6 +112,7 @@ func (p *peer) serve(s *stream) error {
 	p.queue.reset(true)
 	defer p.queue.reset(false)
 	p.setState(nil)
+	p.cut = oneWayCut{}
 	if p.table.cfg.Reconnected != nil {
 		p.table.cfg.Reconnected(p.member)
 	}
@@ -148,5 +154,36 @@ func (p *peer) setState(err error) {
 		p.table.cfg.Logger.Info("peer connected", "member", wire.MemberID(p.member), "addr", addr)
 	case !needsOperator(reason):
 		p.table.cfg.Logger.Info("peer not connected", "member", wire.MemberID(p.member), "addr", addr, "error", err)
+	}
+}
+
+// oneWayCut logs, once in an outage, that a member reaches this one and is not reached: a member in contact with a
+// majority looks for no fault, and the other one has none to see but that it hears nothing.
+type oneWayCut struct {
+	since  time.Time // of the failures with a connection from the member; zero: there is none
+	logged bool
+}
+
+// oneWayGrace is how long a connection may be up in one direction only, as after a restart.
+const oneWayGrace = 5 * time.Second
+
+// note takes why an attempt to reach the member has failed, or its connection.
+func (c *oneWayCut) note(p *peer, err error) {
+	reason := reasonOf(err)
+	p.table.mu.Lock()
+	in := p.table.inbound[p.member]
+	p.table.mu.Unlock()
+	switch {
+	case in == nil || reason != reasonUnreachable && reason != reasonTimeout:
+		c.since = time.Time{}
+	case c.since.IsZero():
+		c.since = time.Now()
+	case !c.logged && time.Since(c.since) >= oneWayGrace:
+		c.logged = true
+		p.mu.Lock()
+		addr := p.addr
+		p.mu.Unlock()
+		p.table.cfg.Logger.Warn("a member reaches this one and is not reached", "member", wire.MemberID(p.member), "addr", addr, "error", err,
+			"remedy", "check the firewall at that address, the route to it, and Config.Advertise of that member")
 	}
 }

@@ -38,6 +38,7 @@ const (
 // RefusedError reports that one side of a handshake refused the other's hello.
 type RefusedError struct {
 	Member uint64 // the other side; zero: unknown
+	Name   string // its, if the connection has shown it
 	Addr   string // of the other side
 	Here   bool   // this side refused; otherwise the other side did
 	Client bool   // the other side is a client

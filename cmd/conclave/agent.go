@@ -127,7 +127,7 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 	}
 	s.opened(node)
 	consul.opened(node)
-	log.Info("open", "member", node.Status().ID.String(), "group", o.cfg.Group, "members", len(node.Status().Members))
+	log.Info("open", "member", node.Status().ID.String(), "name", node.Status().Name, "group", o.cfg.Group, "members", len(node.Status().Members))
 	select {
 	case <-ctx.Done():
 	case <-node.Done():

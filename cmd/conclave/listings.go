@@ -41,18 +41,21 @@ func (p *program) listing(use, short, long string, list func(ctx context.Context
 }
 
 type lockView struct {
-	Name      string              `json:"name"`
-	Held      bool                `json:"held"`
-	Fence     *conclave.Fence     `json:"fence,omitempty"`
-	Node      *conclave.MemberID  `json:"node,omitempty"`
-	NodeName  string              `json:"nodeName,omitempty"`
-	Session   *conclave.SessionID `json:"session,omitempty"`
-	Label     string              `json:"label,omitempty"`
-	Holds     int                 `json:"holds,omitempty"`
-	Since     *float64            `json:"since,omitempty"` // seconds
-	Lingering bool                `json:"lingering,omitempty"`
-	Waiters   int                 `json:"waiters"`
-	LockDelay float64             `json:"lockDelay,omitempty"` // seconds left
+	Name     string              `json:"name"`
+	Held     bool                `json:"held"`
+	Fence    *conclave.Fence     `json:"fence,omitempty"`
+	Node     *conclave.MemberID  `json:"node,omitempty"`
+	NodeName string              `json:"nodeName,omitempty"`
+	Client   bool                `json:"client,omitempty"` // node is one
+	Session  *conclave.SessionID `json:"session,omitempty"`
+	// SessionName is that of the holder: of a client, the name of its process.
+	SessionName string   `json:"sessionName,omitempty"`
+	Label       string   `json:"label,omitempty"`
+	Holds       int      `json:"holds,omitempty"`
+	Since       *float64 `json:"since,omitempty"` // seconds
+	Lingering   bool     `json:"lingering,omitempty"`
+	Waiters     int      `json:"waiters"`
+	LockDelay   float64  `json:"lockDelay,omitempty"` // seconds left
 }
 
 func (p *program) locksCommand() *cobra.Command {
@@ -75,7 +78,8 @@ func (p *program) locksCommand() *cobra.Command {
 				}
 				if l.Held {
 					v.Fence, v.Node, v.NodeName, v.Session, v.Since = &l.Fence, &l.Node, names[l.Node], &l.Session, seconds(l.Since)
-					row[1], row[2], row[3], row[5], row[6] = names.of(l.Node), l.Fence.String(), span(l.Since), name(l.Label), l.Session.String()
+					v.Client, v.SessionName = l.Client, l.SessionName
+					row[1], row[2], row[3], row[5], row[6] = names.holder(l.Node, l.Client, l.SessionName), l.Fence.String(), span(l.Since), name(l.Label), l.Session.String()
 				}
 				return v, row
 			})
@@ -112,6 +116,17 @@ func (n memberNames) of(id conclave.MemberID) string {
 	return id.String()
 }
 
+// holder is the name of a process that holds something: a client's is that of its session, as it has no other.
+func (n memberNames) holder(id conclave.MemberID, client bool, session string) string {
+	switch {
+	case client && session != "":
+		return name(session) + " (client)"
+	case client:
+		return id.String() + " (client)"
+	}
+	return n.of(id)
+}
+
 type semaphoreView struct {
 	Name      string       `json:"name"`
 	Limit     int          `json:"limit"`
@@ -126,7 +141,10 @@ type permitView struct {
 	Permits int                `json:"permits"`
 	Fence   conclave.Fence     `json:"fence"`
 	Node    conclave.MemberID  `json:"node"`
+	Client  bool               `json:"client,omitempty"`
 	Session conclave.SessionID `json:"session"`
+
+	SessionName string `json:"sessionName,omitempty"`
 }
 
 func (p *program) semaphoresCommand() *cobra.Command {
@@ -136,7 +154,7 @@ func (p *program) semaphoresCommand() *cobra.Command {
 			return many(p, limit, "SEMAPHORE LIMIT AVAILABLE HOLDERS WAITERS", c.Semaphores(ctx, prefix), func(s conclave.SemaphoreInfo) (any, []string) {
 				v := semaphoreView{Name: s.Name, Limit: s.Limit, Available: s.Available, Waiters: s.Waiters, LockDelay: s.Delay.Seconds(), Count: s.HolderCount, Holders: []permitView{}}
 				for _, h := range s.Holders {
-					v.Holders = append(v.Holders, permitView{Permits: h.Permits, Fence: h.Fence, Node: h.Node, Session: h.Session})
+					v.Holders = append(v.Holders, permitView{Permits: h.Permits, Fence: h.Fence, Node: h.Node, Client: h.Client, Session: h.Session, SessionName: h.SessionName})
 				}
 				return v, []string{name(s.Name), fmt.Sprint(s.Limit), fmt.Sprint(s.Available), fmt.Sprint(s.HolderCount), fmt.Sprint(s.Waiters)}
 			})
@@ -149,7 +167,10 @@ type electionView struct {
 	Base64  string             `json:"valueBase64,omitempty"` // in place of value, if that is not UTF-8
 	Fence   conclave.Fence     `json:"fence"`
 	Node    conclave.MemberID  `json:"node"`
+	Client  bool               `json:"client,omitempty"`
 	Session conclave.SessionID `json:"session"`
+
+	SessionName string `json:"sessionName,omitempty"`
 }
 
 func (p *program) electionsCommand() *cobra.Command {
@@ -160,9 +181,9 @@ func (p *program) electionsCommand() *cobra.Command {
 				return err
 			}
 			return many(p, limit, "ELECTION LEADER FENCE VALUE SESSION", c.Elections(ctx, prefix), func(l conclave.Leader) (any, []string) {
-				v := electionView{Name: l.Name, Fence: l.Fence, Node: l.Node, Session: l.Session}
+				v := electionView{Name: l.Name, Fence: l.Fence, Node: l.Node, Client: l.Client, Session: l.Session, SessionName: l.SessionName}
 				v.Value, v.Base64 = text(l.Value)
-				return v, []string{name(l.Name), names.of(l.Node), l.Fence.String(), shortened(l.Value), l.Session.String()}
+				return v, []string{name(l.Name), names.holder(l.Node, l.Client, l.SessionName), l.Fence.String(), shortened(l.Value), l.Session.String()}
 			})
 		})
 }
@@ -172,6 +193,7 @@ type sessionView struct {
 	Name        string             `json:"name"`
 	Node        conclave.MemberID  `json:"node"`
 	NodeName    string             `json:"nodeName,omitempty"`
+	Client      bool               `json:"client,omitempty"`
 	TTL         *float64           `json:"ttl"`       // seconds; null: none
 	Remaining   *float64           `json:"remaining"` // seconds; null: not limited
 	LockDelay   float64            `json:"lockDelay"` // seconds
@@ -192,7 +214,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 				}
 				return many(p, limit, "SESSION NAME NODE TTL REMAINING LOCK-DELAY CHECKS", c.Sessions(cmd.Context()), func(s conclave.SessionInfo) (any, []string) {
 					v := sessionView{
-						ID: s.ID, Name: s.Name, Node: s.Node, NodeName: names[s.Node], TTL: seconds(s.TTL), Remaining: seconds(s.Remaining),
+						ID: s.ID, Name: s.Name, Node: s.Node, NodeName: names[s.Node], Client: s.Client, TTL: seconds(s.TTL), Remaining: seconds(s.Remaining),
 						LockDelay: s.LockDelay.Seconds(), Behavior: s.Behavior.String(), Checks: append([]string{}, s.Checks...), CreateIndex: s.CreateIndex,
 					}
 					if s.TTL == conclave.NoTTL {
@@ -202,7 +224,11 @@ func (p *program) sessionsCommand() *cobra.Command {
 					if s.TTL == conclave.NoTTL {
 						remaining = "-"
 					}
-					return v, []string{s.ID.String(), name(s.Name), names.of(s.Node), ttlText(s.TTL), remaining, span(s.LockDelay), fmt.Sprint(len(s.Checks))}
+					node := names.of(s.Node)
+					if s.Client {
+						node = "client"
+					}
+					return v, []string{s.ID.String(), name(s.Name), node, ttlText(s.TTL), remaining, span(s.LockDelay), fmt.Sprint(len(s.Checks))}
 				})
 			})
 		},

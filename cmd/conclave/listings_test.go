@@ -49,6 +49,41 @@ func TestListings(t *testing.T) {
 	}
 }
 
+// A client's name is that of its session: its ID is random, and nothing else shows it.
+func TestListings_NameClients(t *testing.T) {
+	n := member(t, "")
+	ctx := within(t)
+	c, err := conclave.Dial(ctx, &conclave.ClientConfig{Name: "vm, process 7", Addresses: []string{n.Status().Members[0].Addr}})
+	must0(t, err)
+	defer c.Close(ctx)
+	_, err = c.FencedLock("nightly").Lock(ctx)
+	must0(t, err)
+	_, err = c.Election("boss").Campaign(ctx, nil)
+	must0(t, err)
+	_, err = c.Semaphore("pool", 3).Acquire(ctx, 2)
+	must0(t, err)
+	for _, listing := range []string{"locks", "elections"} {
+		if out := must(t, n, listing); !strings.Contains(out, "vm, process 7 (client)") || strings.Contains(out, c.ID().String()) {
+			t.Errorf("%s:\n%s", listing, out)
+		}
+	}
+	if out := must(t, n, "sessions"); !strings.Contains(out, "vm, process 7") || !strings.Contains(out, "  client  ") || strings.Contains(out, c.ID().String()) {
+		t.Error(out)
+	}
+	if l := decoded[lockView](t, must(t, n, "locks", "-o", "json")); l.SessionName != "vm, process 7" || !l.Client || *l.Node != c.ID() {
+		t.Errorf("%+v", l)
+	}
+	if e := decoded[electionView](t, must(t, n, "elections", "-o", "json")); e.SessionName != "vm, process 7" || !e.Client {
+		t.Errorf("%+v", e)
+	}
+	if s := decoded[semaphoreView](t, must(t, n, "semaphores", "-o", "json")); s.Holders[0].SessionName != "vm, process 7" || !s.Holders[0].Client {
+		t.Errorf("%+v", s)
+	}
+	if got := (memberNames{}).holder(c.ID(), true, ""); got != c.ID().String()+" (client)" {
+		t.Errorf("of an earlier build's member: %s", got)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	n := member(t, "")
 	l := n.FencedLock("x", conclave.WithLabel("invoice run"))

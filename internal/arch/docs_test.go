@@ -149,44 +149,6 @@ func anchors(text string) []string {
 	return found
 }
 
-// Each message in the table of log lines is a literal of the library, and each literal that
-// the library logs above Debug is in the table.
-func TestDocs_LogLinesExist(t *testing.T) {
-	literals, logged := make(map[string]bool), make(map[string]bool)
-	for _, s := range load(t) {
-		if !s.isLibrary() {
-			continue
-		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			if text, ok := literal(n); ok {
-				literals[text] = true
-			}
-			if call, ok := n.(*ast.CallExpr); ok {
-				if text, ok := message(call); ok {
-					logged[text] = true
-				}
-			}
-			return true
-		})
-	}
-	_, section, _ := strings.Cut(documents(t)["docs/OPERATIONS.md"], "\n## Log lines\n")
-	rows := 0
-	for line := range strings.Lines(section) {
-		if text, _, ok := strings.Cut(strings.TrimPrefix(line, "| `"), "` |"); ok && strings.HasPrefix(line, "| `") {
-			if rows++; !literals[text] {
-				t.Errorf("docs/OPERATIONS.md: the library does not log %q", text)
-			}
-			delete(logged, text)
-		}
-	}
-	if rows == 0 {
-		t.Error("docs/OPERATIONS.md: no log lines found")
-	}
-	for text := range logged {
-		t.Errorf("docs/OPERATIONS.md: the table of log lines lacks %q", text)
-	}
-}
-
 // Each sentinel error of the library is in the table of errors, and each error in the table
 // exists.
 func TestDocs_ErrorsExist(t *testing.T) {
@@ -237,15 +199,6 @@ func literal(n ast.Node) (text string, ok bool) {
 		return "", false
 	}
 	return strings.Trim(lit.Value, "\"`"), true
-}
-
-// message returns the constant message of a call that logs at Info, Warn or Error.
-func message(call *ast.CallExpr) (text string, ok bool) {
-	method, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok || len(call.Args) == 0 || !slices.Contains([]string{"Info", "Warn", "Error"}, method.Sel.Name) {
-		return "", false
-	}
-	return literal(call.Args[0])
 }
 
 const maxReadme = 200

@@ -20,8 +20,8 @@ import (
 //	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   conclavetest
 //	above     conclavehttp       contrib/consulapi      fencing
 var floors = map[string][]string{
-	".":                              {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/fact", "internal/logqueue", "internal/machine", "internal/metrics", "internal/tickets", "internal/version", "internal/wire"},
-	"internal/client":                {"internal/fact", "internal/leaseclock", "internal/linger", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
+	".":                              {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/fact", "internal/logqueue", "internal/machine", "internal/memberlog", "internal/metrics", "internal/tickets", "internal/version", "internal/wire"},
+	"internal/client":                {"internal/fact", "internal/leaseclock", "internal/linger", "internal/machine", "internal/metrics", "internal/pause", "internal/tickets", "internal/wire"},
 	"internal/fact":                  {"internal/wire"},
 	"internal/linger":                {},
 	"internal/leaseclock":            {}, // the holder's clock, suspended time included
@@ -36,7 +36,7 @@ var floors = map[string][]string{
 	"cluster/identity":               {"raftlog", "storage", "internal/wait", "internal/wire"},
 	"cluster/inbox":                  {"internal/wire"},
 	"cluster/provisional":            {"cluster/core", "internal/wire"},
-	"cluster/reconcile":              {"internal/fact", "internal/wire"},
+	"cluster/reconcile":              {"internal/display", "internal/fact", "internal/wire"},
 	"cluster/replica":                {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wait", "internal/wire"},
 	"cluster/roster":                 {"cluster/core", "raftlog", "storage", "internal/fact", "internal/version", "internal/wait", "internal/wire"},
 	"cluster/transport":              {"cluster/transport/gossipfilter", "internal/appcall", "internal/wire"},
@@ -48,6 +48,8 @@ var floors = map[string][]string{
 	"internal/metrics":               {},
 	"internal/appcall":               {}, // calls functions of the application
 	"internal/logqueue":              {}, // queues lines for the application's Logger
+	"internal/memberlog":             {"internal/display", "internal/wire"},
+	"internal/pause":                 {"internal/leaseclock"},
 	"internal/tickets":               {"internal/wire"},
 	"internal/wait":                  {}, // how goroutines wait for each other
 	"internal/version":               {}, // names the build, for people

@@ -11,6 +11,7 @@ import (
 	"github.com/conclave-go/conclave/internal/leaseclock"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/metrics"
+	"github.com/conclave-go/conclave/internal/pause"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -20,6 +21,8 @@ type Config struct {
 	TTL            time.Duration // of the client's own lease
 	IncarnationTTL time.Duration // how long the group keeps the registration of a silent process
 	Logger         *slog.Logger
+	// Patience is for how long this process may not run before that is logged. Default: 1 s.
+	Patience time.Duration
 
 	// LeaseEnded and HoldLost report the end of a lease and, after it, each hold
 	// that was lost with it. They must not block.
@@ -46,6 +49,7 @@ type Client struct {
 	process Registration
 	renewal renewal
 	losses  losses
+	pauses  *pause.Watch
 	metrics Metrics
 	handles atomic.Uint64 // the last number given to a handle
 	attempt uint32        // of registering; used by one goroutine at a time: Register's, then the group's
@@ -68,6 +72,10 @@ func newClient(cfg Config, clock *leaseclock.Clock) *Client {
 	c.lists.life = &c.lifetime
 	c.renewal.commands, c.renewal.leases, c.renewal.clock = &c.commands, &c.leases, clock
 	c.losses.log, c.losses.lost, c.losses.report = cfg.Logger, &c.metrics.Lost, cfg.HoldLost
+	c.pauses = pause.New(cmp.Or(cfg.Patience, time.Second), func(paused time.Duration) {
+		c.log.Warn("this process did not run", "paused", paused.Round(pauseUnit),
+			"remedy", "its leases may have ended, and other members take it for dead: look for "+pause.Causes)
+	})
 	c.metrics.Margin = metrics.NewLongDurations()
 	return c
 }
@@ -95,6 +103,7 @@ func (c *Client) Register(ctx context.Context) error {
 	}
 	if err == nil {
 		c.renewal.begin()
+		c.pauses.Start(c.clock)
 	}
 	return err
 }
@@ -108,12 +117,15 @@ func (c *Client) EndLeases() {
 }
 
 // StopRenewing ends the renewals.
-func (c *Client) StopRenewing() { c.renewal.stop() }
+func (c *Client) StopRenewing() {
+	c.renewal.stop()
+	c.pauses.Stop()
+}
 
 // Stopped notifies the client that the group can no longer be reached, and why. It
 // ends every lease; graceful says that their holds are not lost but released.
 func (c *Client) Stopped(why error, graceful bool) {
-	c.renewal.stop()
+	c.StopRenewing()
 	end := lost
 	if graceful {
 		end = released

@@ -8,6 +8,7 @@ import (
 
 	"github.com/conclave-go/conclave/internal/leaseclock"
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/pause"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -162,13 +163,22 @@ func (l *Lease) checkDeadline() {
 	}
 }
 
+// pauseUnit is how exact times are that errors and log lines state about pauses.
+const pauseUnit = 100 * time.Millisecond
+
 // expire ends the lease at its deadline, from which on the group may end the session.
 // The group is notified, since this process has no more use for it. A session without TTL
 // lives on if the registration of this process has expired as well; it is closed then.
 func (l *Lease) expire(by *check) error {
-	detail := fmt.Sprintf("no renewal was acknowledged for %v", trusted(l.span))
+	l.mu.Lock()
+	renewed := l.renewed
+	l.mu.Unlock()
+	detail := fmt.Sprintf("no renewal was acknowledged for %v", time.Duration(l.client.clock.Now()-renewed).Round(pauseUnit))
 	if by != nil {
 		detail = fmt.Sprintf("no refresh of its check %q was acknowledged in time", by.name)
+	}
+	if paused := l.client.pauses.Since(renewed); paused > 0 {
+		detail += fmt.Sprintf(": this process did not run for %v of that time (%s)", paused.Round(pauseUnit), pause.Causes)
 	}
 	if l.end(&Fault{Kind: Expired, Detail: detail}, lost) {
 		l.client.pursue(closeCommand(l.id, false), func(a answer) {

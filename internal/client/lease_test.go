@@ -1,6 +1,7 @@
 package client
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -250,5 +251,30 @@ func TestLeader_PositionOfFeed(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// The error of a session states for how long nothing was acknowledged, and that this process did not run, if that is why.
+func TestLease_ErrorStatesPause(t *testing.T) {
+	for name, test := range map[string]struct {
+		pass func(g *fakeGroup)
+		want string
+	}{
+		"partition": {func(g *fakeGroup) { g.hold(); time.Sleep(10 * fakeTTL) }, "no renewal was acknowledged for "},
+		"pause":     {func(g *fakeGroup) { g.hold(); g.clock.suspend(time.Hour); time.Sleep(time.Second) }, "did not run for 1h0m0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, g := newFake(t)
+				l := mustOpen(t, c, fakeTTL)
+				time.Sleep(time.Second)
+				test.pass(g)
+				err := l.Err()
+				if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "did not run") != (name == "pause") {
+					t.Errorf("%v, want %s", err, test.want)
+				}
+				c.StopRenewing()
+			})
+		})
 	}
 }

@@ -171,7 +171,7 @@ func (w written) checkHeld(t *testing.T, n *conclave.Node) {
 		t.Errorf("lock %+v, %v", info, err)
 	}
 	permits := SemaphoreInfo(t, n.Semaphore("permits", 3))
-	want := conclave.PermitInfo{Session: w.Session, Node: w.Members[0], Fence: w.Fences["permits"], Permits: 2}
+	want := conclave.PermitInfo{Session: w.Session, Node: w.Members[0], SessionName: "lasting", Fence: w.Fences["permits"], Permits: 2}
 	if permits.Limit != 3 || permits.Available != 1 || len(permits.Holders) != 1 || permits.Holders[0] != want {
 		t.Errorf("semaphore %+v, want the holder %+v", permits, want)
 	}

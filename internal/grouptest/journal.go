@@ -41,6 +41,13 @@ func (j *Journal) Length() int {
 	return j.text.Len()
 }
 
+// Text returns what was logged.
+func (j *Journal) Text() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
 // Find blocks until a line that contains want was logged after the first so many bytes,
 // and returns the line.
 func (j *Journal) Find(ctx context.Context, behind int, want string) (line string, err error) {

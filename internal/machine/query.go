@@ -149,12 +149,19 @@ type LeadersQuery struct {
 type LeaderView struct {
 	Name   string
 	Leader *fact.Leader // nil: none
+	// SessionName and Client are as in LockView, of the leader.
+	SessionName string `json:",omitempty"`
+	Client      bool   `json:",omitempty"`
 }
 
 // Begin implements [Query].
 func (q LeadersQuery) Begin(m *Machine) func() any {
 	return answered(pageOf(m, true, q.Prefix, q.After, q.Limit, func(l *lock) LeaderView {
-		return LeaderView{Name: l.name(), Leader: l.leaderNow()}
+		v := LeaderView{Name: l.name(), Leader: l.leaderNow()}
+		if v.Leader != nil && l.owner != nil {
+			v.SessionName, v.Client = l.owner.name, l.owner.client
+		}
+		return v
 	}))
 }
 

@@ -12,9 +12,11 @@ type LockView struct {
 	Session wire.ID // the owner, with Member, Handle, Holds and Fence
 	Member  uint64
 	Client  bool // Member is a client's ID
-	Handle  uint64
-	Holds   uint32
-	Fence   uint64
+	// SessionName is that of the owner. A member of an earlier build does not state it.
+	SessionName string `json:",omitempty"`
+	Handle      uint64
+	Holds       uint32
+	Fence       uint64
 	// Lingering: the owner keeps the lock for a tenure, in which it grants it by itself, with
 	// fences from Fence on.
 	Lingering bool
@@ -56,8 +58,10 @@ type PermitView struct {
 	Session wire.ID
 	Member  uint64
 	Client  bool // Member is a client's ID
-	Fence   uint64
-	Permits uint32
+	// SessionName is as in LockView.
+	SessionName string `json:",omitempty"`
+	Fence       uint64
+	Permits     uint32
 }
 
 func (m *Machine) view(l *lock) LockView {
@@ -69,6 +73,7 @@ func (m *Machine) view(l *lock) LockView {
 		v.Delay = max(0, l.owner.delayUntil()-m.now)
 	default:
 		v.Held, v.Session, v.Member, v.Client = true, l.owner.id, l.owner.member, l.owner.client
+		v.SessionName = l.owner.name
 		v.Handle, v.Holds, v.Fence, v.Lingering, v.Label, v.Since = l.handle, l.holds, l.fence, l.lingering, l.label(), m.age(l.since)
 	}
 	return v
@@ -94,6 +99,7 @@ func (m *Machine) viewSemaphore(s *semaphore, page *page) SemaphoreView {
 	s.held.Ascend(func(p *permit) bool {
 		if !p.owner.dead() {
 			v.Holders = append(v.Holders, viewPermit(p))
+			page.bytes -= len(p.owner.name)
 		}
 		return page.visit() && len(v.Holders) < MaxHolders
 	})
@@ -104,11 +110,17 @@ func (m *Machine) viewSemaphore(s *semaphore, page *page) SemaphoreView {
 }
 
 func viewPermit(p *permit) PermitView {
-	return PermitView{Session: p.owner.id, Member: p.owner.member, Client: p.owner.client, Fence: p.fence, Permits: p.n}
+	return PermitView{Session: p.owner.id, Member: p.owner.member, Client: p.owner.client, SessionName: p.owner.name, Fence: p.fence, Permits: p.n}
 }
 
-// listedBytes is about what the name, the label and the leader's value take in a listing.
-func (l *lock) listedBytes() int { return len(l.name()) + len(l.label()) + l.leader().Bytes() }
+// listedBytes is about what the names, the label and the leader's value take in a listing.
+func (l *lock) listedBytes() int {
+	n := len(l.name()) + len(l.label()) + l.leader().Bytes()
+	if l.owner != nil {
+		n += len(l.owner.name)
+	}
+	return n
+}
 
 // listedBytes is about what the names of the session and its checks take in a listing.
 func (s *session) listedBytes() int {

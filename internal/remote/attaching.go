@@ -118,6 +118,9 @@ func (g *Group) attached(l *link, a *wire.Attached, use rank) error {
 	g.send(g.tickets.RetryAll)
 	g.sendRenewal()
 	g.place.set(l, nil)
+	if peer := l.conn.Peer(); g.cfg.Named != nil {
+		g.cfg.Named(peer.Member, peer.Name)
+	}
 	g.log.Info("connected to member", "addr", l.addr, "member", wire.MemberID(l.conn.Peer().Member))
 	return nil
 }

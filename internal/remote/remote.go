@@ -33,7 +33,8 @@ type Config struct {
 	Admit     func(Peer) error                                         // refuses a member; nil: none
 	ReadOnly  bool                                                     // no command is submitted, so this process is never registered
 	Logger    *slog.Logger
-	MaxCalls  int // under way; urgent ones are not refused for it
+	Named     func(member uint64, name string) // reports the name of a member, for Logger; nil: ignored
+	MaxCalls  int                              // under way; urgent ones are not refused for it
 
 	MaxCallBytes int // of their commands
 

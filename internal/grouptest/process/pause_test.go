@@ -99,6 +99,11 @@ func TestPause_Leader(t *testing.T) {
 	paused.resume()
 
 	wantLost(paused, "its own")
+	for _, text := range []string{`level=WARN msg="this process did not run" paused=`, "this process did not run for "} { // the second is in the session's error
+		if _, err := paused.do(order{Do: "logged", Text: text}); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, p := range []*process{paused, other} {
 		_, err := p.ask("try", "kept")
 		wantIs(t, err, conclave.ErrLocked)

@@ -1,6 +1,7 @@
 package virtualtime
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -39,8 +40,8 @@ func TestHealth_StandbyPartitioned(t *testing.T) {
 		grouptest.AwaitHealth(g.T, g.Nodes[1], "")
 		g.Net.Partition(0, 1)
 		pass(3 * grouptest.BubbleElection)
-		if failed, _ := grouptest.FailedChecks(g.Nodes[1]); failed != "leader" {
-			g.T.Error(failed)
+		if failed, texts := grouptest.FailedChecks(g.Nodes[1]); failed != "leader" || !strings.Contains(texts, "leader member-0 ("+g.ID(0).String()+") has not been heard") {
+			g.T.Error(failed, texts)
 		}
 		grouptest.WantHealth(g.T, g.Nodes[0], true, true)
 		g.Net.Heal(0, 1)

@@ -1,11 +1,15 @@
 package virtualtime
 
 import (
+	"context"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
@@ -34,4 +38,62 @@ func TestUnavailable_NamesUnreachableLeader(t *testing.T) {
 		g.Net.Heal(leader, x)
 		grouptest.MustLock(g.T, g.Nodes[x].FencedLock("x"))
 	})
+}
+
+// A network that is cut in one direction only: the leader does not reach a member, which reaches it. The leader has a
+// warning, and the member says where the fault is.
+func TestUnavailable_NamesOneWayCut(t *testing.T) {
+	t.Parallel()
+	logs, all := journals(3)
+	var mu sync.Mutex
+	var from int  // the dialing member that the firewall stops
+	var at string // the address that it protects; "": none
+	firewall := grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
+		dial := c.Dial
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			mu.Lock()
+			drops := i == from && addr == at
+			mu.Unlock()
+			if drops {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return dial(ctx, addr)
+		}
+	})
+	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+		leader := g.Leader()
+		x := (leader + 1) % 3
+		const line = `level=WARN msg="a member reaches this one and is not reached" member=`
+		for i := range all {
+			if found := lines(g.T, all[i], 0, line); len(found) > 0 {
+				g.T.Error(found)
+			}
+		}
+		protect := func(addr string) {
+			mu.Lock()
+			defer mu.Unlock()
+			from, at = leader, addr
+		}
+		protect(g.Configs[x].Bind)
+		g.Net.Reset(x)
+		pass(20 * time.Second)
+		if now := g.Nodes[(leader+2)%3].Status().Leader; now != g.ID(leader) {
+			g.T.Fatalf("the leader is %v", now)
+		}
+		if found := lines(g.T, all[leader], 0, line+g.ID(x).String()); len(found) != 1 || !strings.Contains(found[0], "check the firewall") {
+			g.T.Errorf("the leader logs %q", found)
+		}
+		failed, texts := grouptest.FailedChecks(g.Nodes[x])
+		for _, want := range []string{"the leader, member " + g.ID(leader).String() + " (" + g.Configs[leader].Name, "does not reach this member at " + g.Configs[x].Bind, "check the firewall"} {
+			if failed != "leader" || !strings.Contains(texts, want) {
+				g.T.Errorf("%s: %s; want %s", failed, texts, want)
+			}
+		}
+		protect("")
+		grouptest.AwaitHealth(g.T, g.Nodes[x], "")
+		if why := g.Member(x).Unreachable(); why != "" {
+			g.T.Errorf("healed: %s", why)
+		}
+	}, logs, firewall)
 }
