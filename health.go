@@ -34,10 +34,12 @@ type Health struct {
 // HealthCheck is one of the checks that decide a node's Health. It is not a [Check], which
 // is registered with the group.
 type HealthCheck struct {
-	Name string // "node", "loop", "shutdown", "member", "leader", "caught-up", "progress" or "resources"
+	Name string // "node", "loop", "shutdown", "member", "leader", "caught-up", "progress", "resources" or "disk"
 	Live bool   // the check decides Health.Live as well as Health.Ready
-	OK   bool
-	Text string // what is wrong and what to do, for people; "" if OK
+	// Warning is set if the check decides neither: the node serves, and needs an operator soon.
+	Warning bool
+	OK      bool
+	Text    string // what is wrong and what to do, for people; "" if OK
 }
 
 // minLoopStall is for how long the loop may hang, at least, before the node is not live. A
@@ -71,6 +73,7 @@ func (n *Node) Health() Health {
 		}
 		h.add(c.name, c.live, text)
 	}
+	h.Reasons = append(h.Reasons, diskWarning(n.cfg.Dir, &s, stopped))
 	return h
 }
 
@@ -194,4 +197,21 @@ func (n *Node) resourceFault(s *cluster.Health) string {
 	}
 	return fmt.Sprintf("an access to the disk has waited for %v because the process lacks file descriptors or memory (%v), and what depends on it is not acknowledged before: close files or connections, or raise the limit (LimitNOFILE, ulimit -n)",
 		s.Waited.Round(time.Millisecond), s.Shortage)
+}
+
+// diskWarning finds too little free space for the next logs, flush and compaction, before a write fails
+// and stops the node. It only warns. The members of a group write the same, often to disks of the same
+// size, so all of them are short at about the same time, while each can still serve: if that made them
+// not ready, a load balancer would have no member left, before anything has failed.
+func diskWarning(dir string, s *cluster.Health, stopped error) HealthCheck {
+	c := HealthCheck{Name: "disk", Warning: true, OK: true}
+	switch {
+	case stopped != nil:
+		c.OK, c.Text = false, "the node has stopped"
+	case s.Space.Short():
+		const mb = 1e6
+		c.OK, c.Text = false, fmt.Sprintf("the disk of %s has %.1f MB left, and the next logs and tables of this member may take %.1f MB: it stops at the first write that does not fit: free space, or enlarge the disk",
+			dir, float64(s.Space.Free)/mb, float64(s.Space.Needed)/mb)
+	}
+	return c
 }

@@ -52,6 +52,10 @@ type Metrics struct {
 	// DiskBytes is the size of the node's database, up to 10 s ago: on its disk, or without
 	// Dir in memory.
 	DiskBytes uint64
+	// DiskFree is what the process may still write to the file system of Dir, up to 10 s ago; 0 also
+	// without Dir. DiskNeeded is what the next logs, flush and compaction may take before they free
+	// anything: with less free space [Node.Health] warns. See docs/OPERATIONS.md.
+	DiskFree, DiskNeeded uint64
 
 	Held      int    // live holds of this node: locks, elections, permits, and locks that linger
 	HoldsLost uint64 // see Events.LockLost
@@ -209,7 +213,7 @@ func (n *Node) Metrics() Metrics {
 	own, member := n.client.Metrics(), n.member.Metrics()
 	pending, pendingBytes := n.replica.Backlog()
 	sessions, holds := n.client.Sizes()
-	status := n.member.Status()
+	status, disk := n.member.Status(), member.Disk()
 	var group machine.Counts
 	if c := n.counts.Load(); c != nil {
 		group = *c
@@ -223,7 +227,7 @@ func (n *Node) Metrics() Metrics {
 		LeaderChanges: member.Leaders.Load(),
 		SnapshotsSent: member.SnapshotsSent.Load(), SnapshotBytesSent: member.SnapshotBytesSent.Load(),
 		SnapshotsInstalled: status.Installed, Stalled: status.Stalled, Voters: status.Voters(),
-		GroupTime: time.Duration(member.GroupTime.Load()), DiskBytes: member.DiskBytes.Load(),
+		GroupTime: time.Duration(member.GroupTime.Load()), DiskBytes: disk.Used, DiskFree: disk.Free, DiskNeeded: disk.Needed,
 		LogLinesDropped: n.app.lines.Dropped(),
 
 		Held: holds, HoldsLost: own.Lost.Load(), Own: sessions, Connected: int(member.Clients.Load()),

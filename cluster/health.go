@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/storage"
 )
 
 // Health is what a member knows of its own condition. None of it needs the loop.
@@ -16,6 +17,8 @@ type Health struct {
 	// nil: none waits.
 	Shortage error
 	Waited   time.Duration
+	// Space is what the disk has left, up to 10 s ago.
+	Space storage.Space
 	// Reachable is how many of the Voters this member is connected to, or is itself.
 	Reachable, Voters int
 }
@@ -29,5 +32,6 @@ func (m *Member) Health() Health {
 	}
 	h.Reachable, h.Voters = m.reach(h.Members)
 	h.Waited, h.Shortage = m.store.Shortage()
+	h.Space = m.metrics.Disk()
 	return h
 }

@@ -1,38 +1,60 @@
 package cluster
 
 import (
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/storage"
 )
 
 // Metrics is what a member counts and measures. Other goroutines may read it at any time.
 type Metrics struct {
 	*replica.Metrics
-	DiskBytes atomic.Uint64 // size of the database, as of the last 10 s
-	Clients   atomic.Int64  // attached to this member
+	Space   atomic.Pointer[storage.Space] // of the disk, as of the last 10 s; nil: not known yet
+	Clients atomic.Int64                  // attached to this member
 }
 
 // Metrics returns what this member counts.
 func (m *Member) Metrics() *Metrics { return &m.metrics }
 
-// sizeInterval is how often the size of the database is taken.
+// Disk returns the space of the disk, as of the last 10 s; without a field until it is known.
+func (m *Metrics) Disk() (s storage.Space) {
+	if known := m.Space.Load(); known != nil {
+		return *known
+	}
+	return s
+}
+
+// sizeInterval is how often the size of the database and the free space are taken.
 const sizeInterval = 10 * time.Second
 
-// watchSize takes the size of the database now and then, on a goroutine of its own: a disk
+// watchSize takes the size of the database and the free space now and then, on a goroutine of its own: a disk
 // that hangs delays the answer, and nothing else may wait for that.
 func (m *Member) watchSize() {
 	again := time.NewTicker(sizeInterval)
 	defer again.Stop()
 	for {
-		if n, err := m.store.DiskBytes(); err == nil {
-			m.metrics.DiskBytes.Store(n)
+		if s, err := m.store.Space(); err == nil {
+			logSpace(m.log, m.cfg.Dir, m.metrics.Disk(), s)
+			m.metrics.Space.Store(&s)
 		}
 		select {
 		case <-again.C:
 		case <-m.lifetime.Done():
 			return
 		}
+	}
+}
+
+// logSpace logs that the disk runs short of space, or does no more.
+func logSpace(log *slog.Logger, dir string, before, now storage.Space) {
+	switch {
+	case now.Short() && !before.Short():
+		log.Warn("disk almost full: the member stops when its next log does not fit: free space, or enlarge the disk",
+			"dir", dir, "free", now.Free, "needed", now.Needed)
+	case before.Short() && !now.Short():
+		log.Info("disk has enough space again", "dir", dir, "free", now.Free)
 	}
 }

@@ -42,6 +42,7 @@ func ExampleHealth() {
 	// [+]caught-up ok
 	// [+]progress ok
 	// [+]resources ok
+	// [+]disk ok
 	// readyz check passed
 }
 

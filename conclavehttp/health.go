@@ -19,7 +19,8 @@ import (
 //   - /readyz: 200 while it is Ready. If it is not, send the process no traffic.
 //
 // The body is "ok". With the parameter verbose, and with the status 503 always, it has a line
-// for each check. Each parameter exclude=NAME leaves a check out of the decision. Methods
+// for each check. A check that only warns, [conclave.HealthCheck.Warning], has a line there
+// and never fails the probe. Each parameter exclude=NAME leaves a check out of the decision. Methods
 // other than GET and HEAD are answered with 405, other paths with 404; [http.StripPrefix]
 // mounts the handler elsewhere.
 //
@@ -93,6 +94,8 @@ func answer(u *url.URL, checks []conclave.HealthCheck) (status int, body []byte)
 			fmt.Fprintf(&b, "[+]%s excluded: ok\n", c.Name)
 		case c.OK:
 			fmt.Fprintf(&b, "[+]%s ok\n", c.Name)
+		case c.Warning:
+			fmt.Fprintf(&b, "[!]%s warning: %s\n", c.Name, oneLine(c.Text))
 		default:
 			passed = false
 			fmt.Fprintf(&b, "[-]%s failed: %s\n", c.Name, oneLine(c.Text))

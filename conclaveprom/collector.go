@@ -115,6 +115,8 @@ func (k sink) raft(m conclave.Metrics, s conclave.Status) {
 	k.gauge("feature_level", float64(s.FeatureLevel))
 	k.gauge("group_time_seconds", m.GroupTime.Seconds())
 	k.gauge("disk_bytes", float64(m.DiskBytes))
+	k.gauge("disk_free_bytes", float64(m.DiskFree))
+	k.gauge("disk_needed_bytes", float64(m.DiskNeeded))
 }
 
 func (k sink) state(m conclave.Metrics) {

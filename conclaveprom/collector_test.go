@@ -258,10 +258,11 @@ func (s *scene) leadership() {
 }
 
 func (s *scene) end() {
-	if bytes := s.gather[0]()["disk_bytes"]; bytes < 1000 {
-		s.t.Errorf("%v bytes on the disk", bytes)
+	disk := s.gather[0]()
+	if used, free, needed := disk["disk_bytes"], disk["disk_free_bytes"], disk["disk_needed_bytes"]; used < 1000 || free != grouptest.PoweredBytes || needed < 1000 {
+		s.t.Errorf("%v bytes on the disk, %v free, %v needed", used, free, needed)
 	}
-	s.moved["disk_bytes"] = true
+	s.moved["disk_bytes"], s.moved["disk_free_bytes"], s.moved["disk_needed_bytes"] = true, true, true
 	s.moves(0, func() {
 		n := s.Nodes[0]
 		s.Close(0)

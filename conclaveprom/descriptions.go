@@ -49,6 +49,8 @@ func ofLog() []description {
 		{"snapshot_sent_bytes_total", "Bytes of keys and values of snapshots sent, also of those that failed.", nil},
 		{"snapshots_installed_total", "Snapshots that have replaced this node's state.", nil},
 		{"disk_bytes", "Size of the node's database.", nil},
+		{"disk_free_bytes", "Bytes that the process may still write to the file system of the node's database; 0: in memory, or not known.", nil},
+		{"disk_needed_bytes", "Bytes that the next logs, flush and compaction may take before they free anything.", nil},
 	}
 }
 

@@ -109,13 +109,45 @@ func (l pebbleLogger) Fatalf(format string, args ...any) {
 	<-l.failstop.resumed
 }
 
-// DiskBytes returns the size of the database's files, those included that are kept for
-// reuse. It may be called on any goroutine.
-func (s *Store) DiskBytes() (uint64, error) {
+// Space is what a database takes of its file system, and what that has left.
+type Space struct {
+	// Used is the size of the database's files, those included that are kept for reuse.
+	Used uint64
+	// Free is what the process may still write to the file system, as far as Known is set: a file system
+	// in memory has no such number. A quota is not in it, unless the file system reports it so.
+	Free  uint64
+	Known bool
+	// Needed is what the next logs and the next flush and compaction may take before they free
+	// anything.
+	Needed uint64
+}
+
+// Short reports whether the next logs, flush and compaction may find the disk full.
+func (s Space) Short() bool { return s.Known && s.Free < s.Needed }
+
+// Space returns what the database takes and may need. It may be called on any goroutine, and
+// waits for the disk.
+func (s *Store) Space() (Space, error) {
 	db, unpin, err := s.Pin()
 	if err != nil {
-		return 0, err
+		return Space{}, err
 	}
 	defer unpin()
-	return db.Metrics().DiskSpaceUsage(), nil
+	m := db.Metrics()
+	space := Space{Used: m.DiskSpaceUsage(), Needed: needed(m, s.options.MemTableSize)}
+	if usage, err := s.fs.GetDiskUsage(s.dir.path); err == nil {
+		space.Free, space.Known = usage.AvailBytes, true
+	}
+	return space, nil
+}
+
+// needed adds up what is written before anything is freed. A full table in memory is
+// followed by the next one, with a log of its own, before it is flushed to a table on the disk; that
+// flush may still be under way when the next one is full. A checkpoint goes through the same log and tables. A
+// compaction of all tables, or a snapshot that replaces the state, writes as much as all tables have, and
+// removes them afterwards. Logs that could be reused are not counted: the flushes may be behind.
+func needed(m *pebble.Metrics, table uint64) uint64 {
+	total := m.Total()
+	log := table + table/10
+	return 2*(log+table) + uint64(max(0, total.TablesSize))
 }

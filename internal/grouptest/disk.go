@@ -22,6 +22,14 @@ func newPoweredDisk(memory *vfs.MemFS) *PoweredDisk {
 	return &PoweredDisk{FS: memory, memory: memory, power: new(sync.RWMutex)}
 }
 
+// PoweredBytes are always free on a PoweredDisk.
+const PoweredBytes = 1 << 40
+
+// GetDiskUsage implements vfs.FS.
+func (d *PoweredDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: PoweredBytes, TotalBytes: PoweredBytes}, nil
+}
+
 // Hang blocks all operations until release is called.
 func (d *PoweredDisk) Hang() (release func()) {
 	d.power.Lock()
