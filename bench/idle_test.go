@@ -43,15 +43,20 @@ func TestCost_Unknown(t *testing.T) {
 
 func TestRun_ConflictingFlags(t *testing.T) {
 	for name, o := range map[string]options{
-		"growth and idle":  {idle: time.Second, growth: "all"},
-		"idle and svg":     {idle: time.Second, svg: "chart.svg"},
-		"idle and memory":  {idle: time.Second, memory: true},
-		"growth, cpu time": {growth: "all", profile: "cpu"},
-		"path and idle":    {path: time.Second, idle: time.Second},
-		"path and growth":  {path: time.Second, growth: "all"},
-		"path and ceiling": {path: time.Second, ceiling: true},
-		"path and csv":     {path: time.Second, csv: "figures.csv"},
-		"path, too long":   {path: time.Hour},
+		"growth and idle":          {idle: time.Second, growth: "all"},
+		"idle and svg":             {idle: time.Second, svg: "chart.svg"},
+		"idle and memory":          {idle: time.Second, memory: true},
+		"growth, cpu time":         {growth: "all", profile: "cpu"},
+		"path and idle":            {path: time.Second, idle: time.Second},
+		"path and growth":          {path: time.Second, growth: "all"},
+		"path and ceiling":         {path: time.Second, ceiling: true},
+		"path and csv":             {path: time.Second, csv: "figures.csv"},
+		"path, too long":           {path: time.Hour},
+		"footprint, no agent":      {footprint: time.Second, rate: 1000},
+		"footprint, no rate":       {footprint: time.Second, agent: "conclave"},
+		"footprint, idle":          {footprint: time.Second, agent: "conclave", rate: 1000, idle: time.Second},
+		"footprint and figures":    {footprint: time.Second, agent: "conclave", rate: 1000, csv: "figures.csv"},
+		"footprint with a ceiling": {footprint: time.Second, agent: "conclave", rate: 1000, ceiling: true},
 	} {
 		o.turns, o.length, o.growthMax = 1, time.Second, 100_000
 		if err := run(t.Context(), o, new(bytes.Buffer)); err == nil {

@@ -20,6 +20,7 @@
 //	cd bench && go run . -growth all
 //	cd bench && go run . -idle 10s
 //	cd bench && go run . -path 2s
+//	go -C cmd/conclave build -o /tmp/conclave . && go -C bench run . -footprint 30s -agent /tmp/conclave
 package main
 
 import (
@@ -51,6 +52,9 @@ type options struct {
 	growthMax int
 	idle      time.Duration
 	path      time.Duration
+	footprint time.Duration
+	rate      int
+	agent     string
 }
 
 func main() {
@@ -70,6 +74,9 @@ func main() {
 	flag.IntVar(&o.growthMax, "growth-max", 100_000, "largest `number` of locks, sessions and so on with -growth; a million locks take a minute")
 	flag.DurationVar(&o.idle, "idle", 0, "instead of workloads, measure for so long what a group of three costs that no caller uses")
 	flag.DurationVar(&o.path, "path", 0, "instead of workloads, follow the calls of a lone caller through the goroutines for so long; with -memory, of members without a directory")
+	flag.DurationVar(&o.footprint, "footprint", 0, "instead of workloads, measure the disk and memory of three members while a client locks and unlocks for so long; a quarter of it is added without calls; needs -agent")
+	flag.IntVar(&o.rate, "rate", 1000, "`calls` a second with -footprint, 2 to 100000")
+	flag.StringVar(&o.agent, "agent", "", "`file` of the program conclave, which runs the members of -footprint")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -90,6 +97,8 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		defer os.RemoveAll(o.dir)
 	}
 	switch {
+	case o.footprint > 0:
+		return runFootprint(ctx, o, out)
 	case o.path > 0:
 		return runPath(ctx, o, out)
 	case o.idle > 0:
@@ -101,8 +110,16 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 }
 
 func (o options) check() error {
-	unlike := o.idle > 0 || o.growth != "" || o.path > 0
+	unlike := o.idle > 0 || o.growth != "" || o.path > 0 || o.footprint > 0
 	switch {
+	case o.footprint < 0 || o.footprint > time.Hour:
+		return fmt.Errorf("-footprint %v: want at most 1h", o.footprint)
+	case o.footprint > 0 && (o.idle > 0 || o.growth != "" || o.path > 0 || o.csv != "" || o.svg != ""):
+		return errors.New("-footprint prints text, and none of -growth, -idle and -path goes with it: want no other of them, and no -csv and -svg")
+	case o.footprint > 0 && o.agent == "":
+		return errors.New("-footprint: want -agent, the program that runs the members")
+	case o.footprint > 0 && (o.rate < 2 || o.rate > 100_000):
+		return fmt.Errorf("-rate %d: want 2 to 100000", o.rate)
 	case o.idle < 0 || o.idle > time.Hour:
 		return fmt.Errorf("-idle %v: want at most 1h", o.idle)
 	case o.path < 0 || o.path > time.Minute: // the trace is in memory: 3 MB a second
