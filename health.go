@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
-	"github.com/conclave-go/conclave/cluster/replica"
 )
 
 // Health is a node's condition at one moment, for a supervisor that restarts processes
@@ -159,8 +158,8 @@ func (n *Node) lagFault(s *cluster.Health) string {
 		missing = s.Reported - s.Applied
 	}
 	var how []string
-	if missing > replica.KeepEntries {
-		how = append(how, fmt.Sprintf("needs more than the %d entries that members keep", replica.KeepEntries))
+	if missing > s.KeepEntries {
+		how = append(how, fmt.Sprintf("needs more than the %d entries that members keep", s.KeepEntries))
 	}
 	if s.Behind > n.patience() {
 		how = append(how, fmt.Sprintf("has been behind for %v", s.Behind.Round(time.Millisecond)))

@@ -28,6 +28,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		Join:       n.cfg.Join,
 		Expect:     n.cfg.Expect,
 		Voters:     n.cfg.Voters,
+		Small:      n.cfg.Small,
 		TLS:        n.cfg.TLS,
 		Insecure:   n.cfg.Insecure,
 		Dial:       n.cfg.Dial,

@@ -19,6 +19,8 @@ type Health struct {
 	Waited   time.Duration
 	// Space is what the disk has left, up to 10 s ago.
 	Space storage.Space
+	// KeepEntries is how many applied entries this member keeps for those that lag.
+	KeepEntries uint64
 	// Reachable is how many of the Voters this member is connected to, or is itself.
 	Reachable, Voters int
 }
@@ -32,6 +34,6 @@ func (m *Member) Health() Health {
 	}
 	h.Reachable, h.Voters = m.reach(h.Members)
 	h.Waited, h.Shortage = m.store.Shortage()
-	h.Space = m.metrics.Disk()
+	h.Space, h.KeepEntries = m.metrics.Disk(), m.cfg.keepEntries()
 	return h
 }

@@ -32,6 +32,7 @@ type Config struct {
 	Name      string
 	Group     string
 	Dir       string // "": in memory
+	Small     bool   // see the root's Config
 	Listener  net.Listener
 	Advertise string
 	Join      []string
@@ -234,7 +235,7 @@ func (m *Member) openDisk(ctx context.Context) error {
 
 func (m *Member) readDisk(giveUp <-chan struct{}) error {
 	store, err := storage.Open(storage.Options{
-		Dir: m.cfg.Dir, FS: m.seams.FS, Logger: m.log, MemTableSize: m.seams.TableBytes, GiveUp: giveUp,
+		Dir: m.cfg.Dir, FS: m.seams.FS, Logger: m.log, MemTableSize: cmp.Or(m.seams.TableBytes, m.cfg.tableBytes()), GiveUp: giveUp,
 	})
 	if err != nil {
 		return err

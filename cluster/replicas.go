@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -20,7 +21,7 @@ func (m *Member) replicaConfig() replica.Config {
 	return replica.Config{
 		Log: m.raftLog, Acknowledged: m.roster.Snapshot().Peers, Member: m.identity.Member, Incarnation: m.identity.Incarnation,
 		Group: m.cfg.Group, Dir: m.cfg.Dir, Cluster: m.identity.Cluster, Heartbeat: m.cfg.Heartbeat, Election: m.cfg.Election, Logger: m.log,
-		MaxCalls: m.cfg.MaxCalls, MaxCallBytes: m.cfg.MaxCallBytes, KeepEntries: m.seams.KeepEntries, Effects: m.seams.Effects,
+		MaxCalls: m.cfg.MaxCalls, MaxCallBytes: m.cfg.MaxCallBytes, KeepEntries: cmp.Or(m.seams.KeepEntries, m.cfg.keepEntries()), Effects: m.seams.Effects,
 		LoadMachine: m.cfg.LoadMachine, Commands: m.cfg.Commands, Callbacks: m.cfg.Callbacks, Host: host{m},
 		Lifetime: m.lifetime, Done: m.done, Stopped: m.stopped, Fail: m.fail, Routine: m.routine,
 		DiskFailed: m.store.Failed(), DiskError: m.store.Err,

@@ -57,6 +57,7 @@ func (p *program) agentCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.cfg.Dir, "dir", "", "data `directory` of this member alone; created if missing (required, or --memory)")
 	f.BoolVar(&o.memory, "memory", false, "keep the state in memory: a restarted process is a new member")
+	f.BoolVar(&o.cfg.Small, "small", false, "take less disk and memory, for a small machine: at most 10 MB of disk for a small state, and fewer entries for members that lag")
 	f.StringVar(&o.cfg.Bind, "bind", defaultAddr, "`address` to listen on, for members and clients")
 	f.StringVar(&o.cfg.Advertise, "advertise", "", "`address` that others dial (default: that of --bind)")
 	f.StringSliceVar(&o.cfg.Join, "join", nil, "`addresses` of other members, separated by commas")
