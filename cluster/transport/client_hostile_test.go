@@ -67,6 +67,7 @@ func TestClientConn_AnnouncedLengthNotAllocated(t *testing.T) {
 		c.Client = echo(ended)
 		// No client reads, so a keep-alive would end its connection in place of what it has sent.
 		c.Timing.ClientKeepAlive, c.Timing.KeepAliveTimeout, c.Timing.Hello = time.Hour, time.Hour, time.Hour
+		c.Limits.Handshakes, c.Limits.Strangers = clients, clients // the ends of some may come late
 	})
 	var conns []net.Conn
 	for range clients {
