@@ -118,7 +118,7 @@ func (p *program) putCommand() *cobra.Command {
 			}
 			var f conclave.Fence
 			if fence != "" {
-				if f, err = conclave.ParseFence(fence); err != nil {
+				if f, err = parseFence(fence); err != nil {
 					return err
 				}
 			}

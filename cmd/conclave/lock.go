@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/fencing"
 )
 
 // runsChild marks the commands that pass the exit code of another command on.
@@ -45,7 +47,8 @@ func (o *tenancy) validate() error {
 }
 
 const afterwards = `
-The command gets the fence in CONCLAVE_FENCE. The resource that the lock protects must check it: no lock can keep a command that was paused from
+The command gets the fence in CONCLAVE_FENCE, as a decimal number. CONCLAVE_FENCES has it as the header
+Fencing-Token of package fencing does. The resource that the lock protects must check it: no lock can keep a command that was paused from
 acting late.
 
 An outage of the group, however long, does not end the wait: --timeout is for the first session alone. What waited has a new position in the
@@ -138,6 +141,23 @@ type lease struct {
 	held       func() bool // by this process's own clock
 	lost       <-chan struct{}
 	release    func(ctx context.Context) error
+}
+
+// environment is what the command learns of the lease. The fence is a decimal number, also when it is printed with an epoch:
+// scripts compare it. The list is for resources that package fencing guards.
+func (l lease) environment() []string {
+	return []string{
+		"CONCLAVE_FENCE=" + strconv.FormatUint(uint64(l.fence), 10), "CONCLAVE_LOCK=" + l.name,
+		"CONCLAVE_FENCES=" + fencing.Token{Lock: l.name, Fence: l.fence}.String(),
+	}
+}
+
+// parseFence parses a fence as the environment of a command has it, or as it is printed.
+func parseFence(text string) (conclave.Fence, error) {
+	if number, err := strconv.ParseUint(text, 10, 64); err == nil && number != 0 && text[0] != '0' {
+		return conclave.Fence(number), nil
+	}
+	return conclave.ParseFence(text)
 }
 
 func lives(s *conclave.Session) func() bool { return func() bool { return s.Err() == nil } }
@@ -329,8 +349,7 @@ func (p *program) under(ctx context.Context, o tenancy, l lease, argv []string) 
 			lost = true
 		}
 	} else {
-		environment := append(os.Environ(), "CONCLAVE_FENCE="+l.fence.String(), "CONCLAVE_LOCK="+l.name)
-		p.code, lost, err = p.supervise(ctx, argv, environment, l, o.grace)
+		p.code, lost, err = p.supervise(ctx, argv, append(os.Environ(), l.environment()...), l, o.grace)
 	}
 	releasing, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
