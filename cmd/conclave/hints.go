@@ -23,6 +23,7 @@ func inFlags(text string) string {
 		"Config.Advertise", "--advertise",
 		"Config.Join", "--join",
 		"Join must be empty: set Expect to", "--join must be empty: set --expect to",
+		"use that one, or change it with Resize", "set --of to that one",
 		" or NoTTL, got", ", got",
 		"invalid Addresses:", "invalid --addr:",
 		"invalid Advertise:", "invalid --advertise:",

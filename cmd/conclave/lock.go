@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/conclave-go/conclave"
-	"github.com/conclave-go/conclave/fencing"
 )
 
 // runsChild marks the commands that pass the exit code of another command on.
@@ -27,6 +26,7 @@ type tenancy struct {
 	ttl, grace, wait time.Duration
 	label, value     string
 	try, once        bool
+	permits, of      int // of a semaphore and its limit; 0: a lock
 }
 
 func (o *tenancy) define(f *pflag.FlagSet) {
@@ -42,6 +42,19 @@ func (o *tenancy) validate() error {
 		return usagef("--wait: want 0 or more, got %v", o.wait)
 	case o.try && o.wait > 0:
 		return usagef("--try does not wait, so --wait has no effect")
+	}
+	return nil
+}
+
+// validatePermits refuses what is no request for permits.
+func (o *tenancy) validatePermits(flags *pflag.FlagSet) error {
+	switch {
+	case o.of < 1 || o.of > math.MaxInt32:
+		return usagef("--of: want 1 to %d, got %d", math.MaxInt32, o.of)
+	case o.permits < 1 || o.permits > o.of:
+		return usagef("--permits: want 1 to %d, the limit, got %d", o.of, o.permits)
+	case flags.Changed("label"):
+		return usagef("--label has no effect on permits")
 	}
 	return nil
 }
@@ -72,14 +85,18 @@ func (p *program) lockCommand() *cobra.Command {
 	var o tenancy
 	cmd := &cobra.Command{
 		Use: "lock NAME [-- COMMAND…]", Short: "Run a command while holding a lock",
-		Long: "Run a command while holding a lock: wait for the lock, run the command, release the lock. Without a command, hold the lock until interrupted.\n" +
-			afterwards,
-		Example:     "  conclave lock nightly -- ./job.sh\n  conclave lock nightly --try -- ./job.sh || echo busy",
+		Long: "Run a command while holding a lock: wait for the lock, run the command, release the lock. Without a command, hold the lock until interrupted.\n\n" +
+			"With --permits and --of it is permits of a semaphore in place of a lock: commands on all machines run at the same time as long as their " +
+			"permits are no more than the limit.\n" + afterwards,
+		Example:     "  conclave lock nightly -- ./job.sh\n  conclave lock nightly --try -- ./job.sh || echo busy\n  conclave lock encoders --permits 1 --of 3 -- ./encode.sh",
 		Annotations: map[string]string{runsChild: "yes"}, ValidArgsFunction: p.completeLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, argv, err := split(cmd, args)
 			if err == nil {
 				err = o.validate()
+			}
+			if flags := cmd.Flags(); err == nil && flags.Changed("permits") {
+				err = o.validatePermits(flags)
 			}
 			if err != nil {
 				return err
@@ -91,6 +108,9 @@ func (p *program) lockCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.try, "try", false, "do not wait if another owner holds the lock")
 	cmd.Flags().DurationVar(&o.wait, "wait", 0, "how long to wait for the lock; 0: until it is granted")
 	cmd.Flags().StringVar(&o.label, "label", "", "a `text` that conclave explain shows (default: the command's name)")
+	cmd.Flags().IntVar(&o.permits, "permits", 0, "acquire this `number` of permits of the semaphore NAME, in place of a lock")
+	cmd.Flags().IntVar(&o.of, "of", 0, "the `limit` of the semaphore, in which all its users must agree")
+	cmd.MarkFlagsRequiredTogether("permits", "of")
 	return cmd
 }
 
@@ -134,41 +154,12 @@ func split(cmd *cobra.Command, args []string) (name string, argv []string, err e
 	return args[0], args[1:], nil
 }
 
-// lease is what a command runs under.
-type lease struct {
-	kind, name string
-	fence      conclave.Fence
-	held       func() bool // by this process's own clock
-	lost       <-chan struct{}
-	release    func(ctx context.Context) error
-}
-
-// environment is what the command learns of the lease. The fence is a decimal number, also when it is printed with an epoch:
-// scripts compare it. The list is for resources that package fencing guards.
-func (l lease) environment() []string {
-	return []string{
-		"CONCLAVE_FENCE=" + strconv.FormatUint(uint64(l.fence), 10), "CONCLAVE_LOCK=" + l.name,
-		"CONCLAVE_FENCES=" + fencing.Token{Lock: l.name, Fence: l.fence}.String(),
-	}
-}
-
-// parseFence parses a fence as the environment of a command has it, or as it is printed.
-func parseFence(text string) (conclave.Fence, error) {
-	if number, err := strconv.ParseUint(text, 10, 64); err == nil && number != 0 && text[0] != '0' {
-		return conclave.Fence(number), nil
-	}
-	return conclave.ParseFence(text)
-}
-
-func lives(s *conclave.Session) func() bool { return func() bool { return s.Err() == nil } }
-
 // lock waits for a lock and runs argv under it.
 func (p *program) lock(ctx context.Context, o tenancy, name string, argv []string) error {
 	p.survivePipes()
-	label := o.label
-	if label == "" && len(argv) > 0 {
-		label = strings.ToValidUTF8(filepath.Base(argv[0]), "?")
-		label = strings.ToValidUTF8(label[:min(len(label), 128)], "")
+	if o.label == "" && len(argv) > 0 {
+		label := strings.ToValidUTF8(filepath.Base(argv[0]), "?")
+		o.label = strings.ToValidUTF8(label[:min(len(label), 128)], "")
 	}
 	c, err := p.dial(ctx)
 	if err != nil {
@@ -177,13 +168,10 @@ func (p *program) lock(ctx context.Context, o tenancy, name string, argv []strin
 	defer p.closeClient(c)
 	contender := contender{program: p, client: c, tenancy: o}
 	l, err := contender.acquire(ctx, func(ctx context.Context, s *conclave.Session) (lease, error) {
-		lock := s.FencedLock(name, conclave.WithLabel(label))
-		acquire := lock.Lock
-		if o.try {
-			acquire = lock.TryLock
+		if o.permits > 0 {
+			return o.takePermits(ctx, s, name)
 		}
-		fence, err := acquire(ctx)
-		return lease{"lock", name, fence, lives(s), lock.Lost(), lock.Unlock}, err
+		return o.takeLock(ctx, s, name)
 	})
 	if err != nil {
 		return err
@@ -250,7 +238,7 @@ func (c *contender) acquire(ctx context.Context, take func(context.Context, *con
 			return l, nil
 		case waiting.Err() != nil:
 			return lease{}, notAcquired(ctx, waiting, err)
-		case errors.Is(err, conclave.ErrSessionExpired):
+		case errors.Is(err, conclave.ErrSessionExpired), errors.Is(err, conclave.ErrLockOwnershipLost):
 			continue
 		case c.try || !passes(err):
 			return lease{}, notAcquired(ctx, waiting, err)
