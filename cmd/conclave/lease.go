@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/fencing"
@@ -10,19 +14,72 @@ import (
 
 // lease is what a command runs under.
 type lease struct {
-	kind, name string
+	kind, name string // of the grant with the largest fence
 	fence      conclave.Fence
-	held       func() bool // by this process's own clock
-	lost       <-chan struct{}
+	fences     []fencing.Token // of all grants
+	held       func() bool     // by this process's own clock
+	lost       <-chan struct{} // any of the grants
 	release    func(ctx context.Context) error
+}
+
+// fencesAtMost is how many fences package fencing puts into one header.
+const fencesAtMost = 16
+
+// grant is a part of a lease.
+type grant struct {
+	token   fencing.Token
+	lost    <-chan struct{}
+	release func(ctx context.Context) error
+}
+
+// leaseOf is the lease that consists of what was granted under a session, in this order. The loss of any is that of all.
+func leaseOf(kind string, s *conclave.Session, grants ...grant) lease {
+	lost, released := make(chan struct{}), make(chan struct{})
+	l := lease{kind: kind, held: func() bool { return s.Err() == nil }, lost: lost}
+	var once sync.Once
+	for _, g := range grants {
+		if g.token.Fence >= l.fence {
+			l.name, l.fence = g.token.Lock, g.token.Fence
+		}
+		l.fences = append(l.fences, g.token)
+		go func() {
+			select {
+			case <-g.lost:
+				once.Do(func() { close(lost) })
+			case <-released:
+			}
+		}()
+	}
+	l.release = func(ctx context.Context) error {
+		close(released)
+		var faults []error
+		for _, g := range slices.Backward(grants) {
+			faults = append(faults, g.release(ctx))
+		}
+		return errors.Join(faults...)
+	}
+	return l
+}
+
+// String names what is held, with fences.
+func (l lease) String() string {
+	if len(l.fences) > 1 {
+		return fmt.Sprintf("%ss %s", l.kind, l.header())
+	}
+	return fmt.Sprintf("%s %q with fence %s", l.kind, l.name, l.fence)
+}
+
+// header is the fences as package fencing sends them.
+func (l lease) header() string {
+	text, _ := fencing.Format(l.fences...) // they are granted, of different names, and not too many
+	return text
 }
 
 // environment is what the command learns of the lease. The fence is a decimal number, also when it is printed with an epoch:
 // scripts compare it. The list is for resources that package fencing guards.
 func (l lease) environment() []string {
 	return []string{
-		"CONCLAVE_FENCE=" + strconv.FormatUint(uint64(l.fence), 10), "CONCLAVE_LOCK=" + l.name,
-		"CONCLAVE_FENCES=" + fencing.Token{Lock: l.name, Fence: l.fence}.String(),
+		"CONCLAVE_FENCE=" + strconv.FormatUint(uint64(l.fence), 10), "CONCLAVE_LOCK=" + l.name, "CONCLAVE_FENCES=" + l.header(),
 	}
 }
 
@@ -34,17 +91,23 @@ func parseFence(text string) (conclave.Fence, error) {
 	return conclave.ParseFence(text)
 }
 
-func lives(s *conclave.Session) func() bool { return func() bool { return s.Err() == nil } }
-
-// takeLock acquires a lock.
-func (o *tenancy) takeLock(ctx context.Context, s *conclave.Session, name string) (lease, error) {
-	lock := s.FencedLock(name, conclave.WithLabel(o.label))
-	acquire := lock.Lock
-	if o.try {
-		acquire = lock.TryLock
+// takeLocks acquires locks one by one, in the order of their names: commands that do so cannot wait for each other in a cycle.
+// After an error those that are held yet are released with the session.
+func (o *tenancy) takeLocks(ctx context.Context, s *conclave.Session, names []string) (lease, error) {
+	var grants []grant
+	for _, name := range names {
+		lock := s.FencedLock(name, conclave.WithLabel(o.label))
+		acquire := lock.Lock
+		if o.try {
+			acquire = lock.TryLock
+		}
+		fence, err := acquire(ctx)
+		if err != nil {
+			return lease{}, err
+		}
+		grants = append(grants, grant{fencing.Token{Lock: name, Fence: fence}, lock.Lost(), lock.Unlock})
 	}
-	fence, err := acquire(ctx)
-	return lease{"lock", name, fence, lives(s), lock.Lost(), lock.Unlock}, err
+	return leaseOf("lock", s, grants...), nil
 }
 
 // takePermits acquires permits of a semaphore.
@@ -59,5 +122,8 @@ func (o *tenancy) takePermits(ctx context.Context, s *conclave.Session, name str
 		return lease{}, err
 	}
 	fence, err := permit.Fence()
-	return lease{"semaphore", name, fence, lives(s), permit.Lost(), permit.Release}, err
+	if err != nil {
+		return lease{}, err
+	}
+	return leaseOf("semaphore", s, grant{fencing.Token{Lock: name, Fence: fence}, permit.Lost(), permit.Release}), nil
 }

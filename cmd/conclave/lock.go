@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/fencing"
 )
 
 // runsChild marks the commands that pass the exit code of another command on.
@@ -84,16 +86,21 @@ The exit code is the command's, or
 func (p *program) lockCommand() *cobra.Command {
 	var o tenancy
 	cmd := &cobra.Command{
-		Use: "lock NAME [-- COMMAND…]", Short: "Run a command while holding a lock",
+		Use: "lock NAME… [-- COMMAND…]", Short: "Run a command while holding a lock",
 		Long: "Run a command while holding a lock: wait for the lock, run the command, release the lock. Without a command, hold the lock until interrupted.\n\n" +
+			"Several locks are acquired one by one, in the order of their names, so that such commands cannot wait for each other in a cycle, and released " +
+			"in reverse order. They are lost together. They need a COMMAND: without -- it would be taken for a lock.\n\n" +
 			"With --permits and --of it is permits of a semaphore in place of a lock: commands on all machines run at the same time as long as their " +
 			"permits are no more than the limit.\n" + afterwards,
 		Example:     "  conclave lock nightly -- ./job.sh\n  conclave lock nightly --try -- ./job.sh || echo busy\n  conclave lock encoders --permits 1 --of 3 -- ./encode.sh",
 		Annotations: map[string]string{runsChild: "yes"}, ValidArgsFunction: p.completeLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, argv, err := split(cmd, args)
+			names, argv, err := split(cmd, args, fencesAtMost)
 			if err == nil {
 				err = o.validate()
+			}
+			if err == nil && o.permits > 0 && len(names) > 1 {
+				err = usagef("--permits: want one semaphore, got %d names", len(names))
 			}
 			if flags := cmd.Flags(); err == nil && flags.Changed("permits") {
 				err = o.validatePermits(flags)
@@ -101,7 +108,7 @@ func (p *program) lockCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.lock(cmd.Context(), o, name, argv)
+			return p.lock(cmd.Context(), o, names, argv)
 		},
 	}
 	o.define(cmd.Flags())
@@ -123,14 +130,14 @@ func (p *program) electCommand() *cobra.Command {
 			"given. Without a command, lead until interrupted. conclave elections shows the leaders.\n" + afterwards,
 		Annotations: map[string]string{runsChild: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, argv, err := split(cmd, args)
+			names, argv, err := split(cmd, args, 1)
 			if err == nil {
 				err = o.validate()
 			}
 			if err != nil {
 				return err
 			}
-			return p.elect(cmd.Context(), o, name, argv)
+			return p.elect(cmd.Context(), o, names[0], argv)
 		},
 	}
 	o.define(cmd.Flags())
@@ -140,22 +147,32 @@ func (p *program) electCommand() *cobra.Command {
 	return cmd
 }
 
-// split takes the name from the command that follows "--".
-func split(cmd *cobra.Command, args []string) (name string, argv []string, err error) {
+// split takes the names from the command that follows "--", and sorts them.
+func split(cmd *cobra.Command, args []string, most int) (names, argv []string, err error) {
 	dash := cmd.ArgsLenAtDash()
 	switch {
 	case len(args) == 0 || dash == 0:
-		return "", nil, usagef("missing NAME")
-	case dash < 0 && len(args) > 1, dash > 1:
-		return "", nil, usagef("unexpected argument %q: put -- before the command that is to run", args[1])
-	case dash == 1 && len(args) == 1:
-		return "", nil, usagef("missing the command behind --")
+		return nil, nil, usagef("missing NAME")
+	case dash < 0 && len(args) > 1:
+		return nil, nil, usagef("unexpected argument %q: put -- before the command that is to run", args[1])
+	case dash > most:
+		return nil, nil, usagef("unexpected argument %q: want at most %d before --", args[most], most)
+	case dash == len(args):
+		return nil, nil, usagef("missing the command behind --")
+	case dash < 0:
+		dash = 1
 	}
-	return args[0], args[1:], nil
+	names = slices.Sorted(slices.Values(args[:dash]))
+	for i := range names[1:] {
+		if names[i] == names[i+1] {
+			return nil, nil, withCode(exitUsage, fmt.Errorf("lock %q is named twice", names[i]))
+		}
+	}
+	return names, args[dash:], nil
 }
 
-// lock waits for a lock and runs argv under it.
-func (p *program) lock(ctx context.Context, o tenancy, name string, argv []string) error {
+// lock waits for locks, or for permits of a semaphore, and runs argv under them.
+func (p *program) lock(ctx context.Context, o tenancy, names, argv []string) error {
 	p.survivePipes()
 	if o.label == "" && len(argv) > 0 {
 		label := strings.ToValidUTF8(filepath.Base(argv[0]), "?")
@@ -169,9 +186,9 @@ func (p *program) lock(ctx context.Context, o tenancy, name string, argv []strin
 	contender := contender{program: p, client: c, tenancy: o}
 	l, err := contender.acquire(ctx, func(ctx context.Context, s *conclave.Session) (lease, error) {
 		if o.permits > 0 {
-			return o.takePermits(ctx, s, name)
+			return o.takePermits(ctx, s, names[0])
 		}
-		return o.takeLock(ctx, s, name)
+		return o.takeLocks(ctx, s, names)
 	})
 	if err != nil {
 		return err
@@ -192,7 +209,10 @@ func (p *program) elect(ctx context.Context, o tenancy, name string, argv []stri
 		l, err := contender.acquire(ctx, func(ctx context.Context, s *conclave.Session) (lease, error) {
 			e := s.Election(name)
 			fence, err := e.Campaign(ctx, []byte(o.value))
-			return lease{"election", name, fence, lives(s), e.Lost(), e.Resign}, err
+			if err != nil {
+				return lease{}, err
+			}
+			return leaseOf("election", s, grant{fencing.Token{Lock: name, Fence: fence}, e.Lost(), e.Resign}), nil
 		})
 		if err != nil {
 			return err
@@ -345,7 +365,7 @@ func (p *program) under(ctx context.Context, o tenancy, l lease, argv []string) 
 	p.said() // for the reader, after all that others wait for
 	switch {
 	case lost, errors.Is(released, conclave.ErrLockOwnershipLost):
-		return withCode(exitLost, fmt.Errorf("conclave: %s %q with fence %s: %w: another owner may hold it now", l.kind, l.name, l.fence, errLost))
+		return withCode(exitLost, fmt.Errorf("conclave: %s: %w: another owner may hold it now", l, errLost))
 	case released != nil:
 		p.tell(fmt.Sprint(released, " - it is released when its session ends, by its TTL at the latest"))
 	}
