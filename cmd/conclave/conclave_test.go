@@ -122,8 +122,21 @@ func start(t *testing.T, args ...string) *process {
 // startBy is start by another program, which executes its last arguments.
 func startBy(t *testing.T, other []string, args ...string) *process {
 	t.Helper()
-	argv := slices.Concat(other, []string{os.Args[0]}, args)
+	return startCommand(t, nil, slices.Concat(other, []string{os.Args[0]}, args))
+}
+
+// startWith is start with a standard input.
+func startWith(t *testing.T, stdin *os.File, args ...string) *process {
+	t.Helper()
+	return startCommand(t, stdin, append([]string{os.Args[0]}, args...))
+}
+
+func startCommand(t *testing.T, stdin *os.File, argv []string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan string, 1000)}
+	if stdin != nil {
+		p.cmd.Stdin = stdin
+	}
 	p.cmd.Env = append(os.Environ(), runVariable+"=1")
 	r, w := io.Pipe()
 	p.cmd.Stdout, p.cmd.Stderr = w, w

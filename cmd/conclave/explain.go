@@ -91,7 +91,15 @@ func (p *program) explainCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.one(explanationOf(e), func(w *tabwriter.Writer) { printExplanation(w, e) })
+				nested, err := nestedCycleOf(ctx, c, e)
+				if err != nil {
+					return err
+				}
+				v := explanationOf(e)
+				if nested != nil {
+					v.Cycle = cycleOf(nested.waits())
+				}
+				return p.one(v, func(w *tabwriter.Writer) { printExplanation(w, e, nested) })
 			})
 		},
 	}
@@ -100,7 +108,7 @@ func (p *program) explainCommand() *cobra.Command {
 // shownWaiters of a queue are printed in a table.
 const shownWaiters = 50
 
-func printExplanation(w *tabwriter.Writer, e conclave.Explanation) {
+func printExplanation(w *tabwriter.Writer, e conclave.Explanation, nested nestedCycle) {
 	fmt.Fprintf(w, "lock:\t%s\n", name(e.Lock))
 	switch {
 	case e.Held:
@@ -114,6 +122,9 @@ func printExplanation(w *tabwriter.Writer, e conclave.Explanation) {
 	}
 	if len(e.Cycle) > 0 {
 		fmt.Fprintf(w, "DEADLOCK?\tthe holder waits itself: %s\n", name(e.Cycle.String()))
+	}
+	if nested != nil {
+		fmt.Fprintf(w, "DEADLOCK?\tsessions wait for commands inside them: %s\n", name(nested.String()))
 	}
 	if e.Waiters == 0 {
 		return
@@ -174,9 +185,15 @@ func alive(o conclave.LockOwner) string {
 func (p *program) cyclesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "cycles", Args: exactly(), Short: "Find sessions that wait for each other in a cycle, a possible deadlock",
+		Long: "Find sessions that wait for each other in a cycle, a possible deadlock. A command under conclave lock that runs conclave lock in turn " +
+			"is followed from its session to the outer one, of which CONCLAVE_SESSION has the ID there.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
 				cycles, err := c.WaitCycles(ctx)
+				if err != nil {
+					return err
+				}
+				nested, err := nestedCycles(ctx, c)
 				if err != nil {
 					return err
 				}
@@ -184,11 +201,17 @@ func (p *program) cyclesCommand() *cobra.Command {
 				for _, cycle := range cycles {
 					views = append(views, cycleOf(cycle))
 				}
+				for _, cycle := range nested {
+					views = append(views, cycleOf(cycle.waits()))
+				}
 				return p.one(views, func(w *tabwriter.Writer) {
 					for _, cycle := range cycles {
 						fmt.Fprintln(w, name(cycle.String()))
 					}
-					if len(cycles) == 0 {
+					for _, cycle := range nested {
+						fmt.Fprintln(w, name(cycle.String()))
+					}
+					if len(views) == 0 {
 						fmt.Fprintln(w, "none")
 					}
 				})

@@ -17,6 +17,7 @@ type lease struct {
 	kind, name string // of the grant with the largest fence
 	fence      conclave.Fence
 	fences     []fencing.Token // of all grants
+	session    conclave.SessionID
 	held       func() bool     // by this process's own clock
 	lost       <-chan struct{} // any of the grants
 	release    func(ctx context.Context) error
@@ -35,7 +36,7 @@ type grant struct {
 // leaseOf is the lease that consists of what was granted under a session, in this order. The loss of any is that of all.
 func leaseOf(kind string, s *conclave.Session, grants ...grant) lease {
 	lost, released := make(chan struct{}), make(chan struct{})
-	l := lease{kind: kind, held: func() bool { return s.Err() == nil }, lost: lost}
+	l := lease{kind: kind, session: s.ID(), held: func() bool { return s.Err() == nil }, lost: lost}
 	var once sync.Once
 	for _, g := range grants {
 		if g.token.Fence >= l.fence {
@@ -80,6 +81,7 @@ func (l lease) header() string {
 func (l lease) environment() []string {
 	return []string{
 		"CONCLAVE_FENCE=" + strconv.FormatUint(uint64(l.fence), 10), "CONCLAVE_LOCK=" + l.name, "CONCLAVE_FENCES=" + l.header(),
+		sessionVariable + "=" + l.session.String(),
 	}
 }
 

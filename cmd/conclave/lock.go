@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -272,10 +271,7 @@ func (c *contender) acquire(ctx context.Context, take func(context.Context, *con
 // open opens a session. Of those for one lock or election only the first is bounded by --timeout: it finds out whether
 // the settings and the addresses are right. Later ones end an outage, however long it is.
 func (c *contender) open(waiting context.Context) (*conclave.Session, error) {
-	host, _ := os.Hostname() // for people, so it may be missing
-	cfg := &conclave.SessionConfig{
-		Name: fmt.Sprintf("%s, process %d", cmp.Or(host, "unknown host"), os.Getpid()), TTL: c.ttl, LockDelay: c.grace + time.Second,
-	}
+	cfg := &conclave.SessionConfig{Name: sessionName(), TTL: c.ttl, LockDelay: c.grace + time.Second}
 	limited, done := c.within(waiting)
 	s, err := c.client.NewSession(limited, cfg)
 	done()

@@ -1,0 +1,113 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/conclave-go/conclave"
+)
+
+// nest runs conclave lock under conclave lock. It returns when the outer lock is held; begin has the command run the inner one.
+func nest(t *testing.T, n *conclave.Node, outer, inner string) (p *process, begin func()) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	must0(t, err)
+	t.Cleanup(func() { _ = r.Close() })
+	t.Cleanup(func() { _ = w.Close() })
+	p = startWith(t, r, "--addr", n.Addr(), "lock", outer, "--label", "outer", "--", "sh", "-c", `echo holds; read x; exec "$0" "$@"`,
+		os.Args[0], "--addr", n.Addr(), "lock", inner, "--label", "inner", "--", "true")
+	p.line("holds")
+	return p, func() {
+		_, err := w.WriteString("go\n")
+		must0(t, err)
+	}
+}
+
+// Each of two commands holds a lock and runs conclave lock for that of the other. The group sees four sessions of which none waits
+// for itself.
+func TestNested_CycleIsFound(t *testing.T) {
+	n := member(t, "")
+	first, beginFirst := nest(t, n, "a", "b")
+	second, beginSecond := nest(t, n, "b", "a")
+	if out := must(t, n, "cycles"); out != "none\n" {
+		t.Error(out)
+	}
+	beginFirst()
+	awaitWaiters(t, n.FencedLock("b"), 1)
+	if out := must(t, n, "cycles"); out != "none\n" {
+		t.Error(out)
+	}
+	beginSecond()
+	awaitWaiters(t, n.FencedLock("a"), 1)
+	out := must(t, n, "cycles")
+	if strings.Count(out, "\n") != 1 || strings.Count(out, "inside that session a command waits") != 2 {
+		t.Error(out)
+	}
+	cycles := decoded[[][]waitView](t, must(t, n, "cycles", "-o", "json"))
+	if len(cycles) != 1 || len(cycles[0]) != 2 || cycles[0][0].Lock == cycles[0][1].Lock || cycles[0][0].Waiter.Label != "inner" || cycles[0][0].Holder.Label != "outer" {
+		t.Errorf("%+v", cycles)
+	}
+	for i, w := range cycles[0] {
+		next := cycles[0][(i+1)%2].Waiter
+		if outer, ok := outerOf(next.SessionName); !ok || outer != w.Holder.Session {
+			t.Errorf("%q is not inside session %s", next.SessionName, w.Holder.Session)
+		}
+	}
+	for _, lock := range []string{"a", "b"} {
+		if out := must(t, n, "explain", lock); !strings.Contains(out, "DEADLOCK?  sessions wait for commands inside them") {
+			t.Error(out)
+		}
+		if e := decoded[explanationView](t, must(t, n, "explain", lock, "-o", "json")); len(e.Cycle) != 2 {
+			t.Errorf("%+v", e)
+		}
+	}
+	first.kill()
+	second.kill()
+}
+
+// A command that waits for the lock under which it runs waits for itself.
+func TestNested_SameLock(t *testing.T) {
+	n := member(t, "")
+	_, begin := nest(t, n, "a", "a")
+	begin()
+	awaitWaiters(t, n.FencedLock("a"), 1)
+	if cycles := decoded[[][]waitView](t, must(t, n, "cycles", "-o", "json")); len(cycles) != 1 || len(cycles[0]) != 1 {
+		t.Errorf("%+v", cycles)
+	}
+}
+
+// A wait that is not in a cycle is none, also of a command inside a session.
+func TestNesting_Cycle(t *testing.T) {
+	id := func(b byte) conclave.SessionID { return conclave.SessionID{b} }
+	waits := func(pairs ...byte) nesting {
+		n := nesting{make(map[conclave.SessionID][]nestedWait), map[conclave.SessionID][]conclave.SessionID{id(1): {id(2)}, id(2): {id(3)}}}
+		for i := 0; i < len(pairs); i += 2 {
+			w := nestedWait{Wait: conclave.Wait{Waiter: conclave.LockOwner{Session: id(pairs[i])}, Holder: conclave.LockOwner{Session: id(pairs[i+1])}}}
+			n.waits[id(pairs[i])] = append(n.waits[id(pairs[i])], w)
+		}
+		return n
+	}
+	for _, test := range []struct {
+		pairs []byte
+		want  int
+	}{
+		{[]byte{3, 4}, 0}, {[]byte{3, 4, 4, 5}, 0}, {[]byte{3, 1}, 1}, {[]byte{3, 2}, 1}, {[]byte{3, 4, 4, 1}, 2},
+		{[]byte{3, 4, 4, 3}, 0}, // the group finds it
+		{[]byte{3, 4, 4, 3, 4, 1}, 2},
+	} {
+		if got := waits(test.pairs...).cycle(id(3)); len(got) != test.want {
+			t.Errorf("%v: %d waits, want %d", test.pairs, len(got), test.want)
+		}
+	}
+	for name, nested := range map[string]bool{
+		"vm, process 1": false, "vm, process 1, inside session x": false, "": false,
+		"vm, process 1, inside session " + id(7).String(): true,
+	} {
+		if outer, ok := outerOf(name); ok != nested || ok && outer != id(7) {
+			t.Errorf("%q: %v", name, ok)
+		}
+	}
+}
