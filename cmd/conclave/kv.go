@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -71,6 +72,7 @@ func (p *program) getCommand() *cobra.Command {
 	var stale bool
 	cmd := &cobra.Command{
 		Use: "get KEY", Args: exactly("KEY"), Short: "Print a key's value, as it is; --output json adds its indexes",
+		Long: "Print a key's value, as it is; at a terminal on a line of its own. --output json adds its indexes.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.readingCall(cmd.Context(), stale, func(ctx context.Context, c *conclave.Client) error {
 				e, err := c.KV().Get(ctx, args[0], readOptions(stale)...)
@@ -80,7 +82,11 @@ func (p *program) getCommand() *cobra.Command {
 				if p.format == "json" {
 					return p.one(entryOf(e), nil)
 				}
-				_, err = p.stdout.Write(e.Value)
+				value := e.Value
+				if p.atTerminal() && !bytes.HasSuffix(value, []byte("\n")) {
+					value = append(value, '\n') // or the prompt of the shell would follow the value
+				}
+				_, err = p.stdout.Write(value)
 				return err
 			})
 		},
@@ -222,7 +228,7 @@ func (p *program) rmCommand() *cobra.Command {
 	var prefix bool
 	var index uint64
 	cmd := &cobra.Command{
-		Use: "rm KEY", Args: exactly("KEY"), Short: "Delete a key; --index only that version, --prefix all keys that begin so",
+		Use: "rm KEY", Aliases: []string{"delete"}, Args: exactly("KEY"), Short: "Delete a key; --index only that version, --prefix all keys that begin so",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
 				switch {

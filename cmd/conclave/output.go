@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/display"
@@ -22,6 +25,12 @@ func (p *program) one(value any, table func(w *tabwriter.Writer)) error {
 	w := p.tabs()
 	table(w)
 	return w.Flush()
+}
+
+// atTerminal reports whether a person reads standard output.
+func (p *program) atTerminal() bool {
+	f, ok := p.stdout.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 func (p *program) tabs() *tabwriter.Writer { return tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0) }

@@ -14,7 +14,7 @@ func (p *program) releaseCommand() *cobra.Command {
 	var force bool
 	var session string
 	cmd := &cobra.Command{
-		Use: "release LOCK --force", Args: between(0, "LOCK"), Short: "Take a lock from its holder, by closing the holder's session",
+		Use: "release LOCK --force", Aliases: []string{"unlock"}, Args: between(0, "LOCK"), Short: "Take a lock from its holder, by closing the holder's session",
 		Long: "Take a lock from its holder, by closing the holder's session: everything else that the session holds is released as well, and its " +
 			"process is notified. A process that is paused or partitioned does not notice at once and may act as the holder until its deadline, so " +
 			"the protected resource must check the fence. --session closes that session, whatever it holds.",

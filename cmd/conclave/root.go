@@ -61,6 +61,8 @@ func (p *program) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	p.connection.define(flags)
 	flags.StringVarP(&p.format, "output", "o", "table", "`format` of the output: table or json")
+	root.AddCommand(flagsTopic(flags))
+	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	add := func(group string, commands ...*cobra.Command) {
 		for _, c := range commands {
 			c.GroupID = group
@@ -73,6 +75,23 @@ func (p *program) root() *cobra.Command {
 	add(groupChange, p.releaseCommand(), p.transferCommand(), p.removeCommand(), p.configCommand(), p.backupCommand())
 	add(groupMember, p.agentCommand(), p.healthCommand(), p.leaveCommand(), p.verifyCommand(), p.restoreCommand(), p.recoverCommand(), p.versionCommand())
 	return root
+}
+
+// flagsTopic is what "help flags" prints. It does nothing else.
+func flagsTopic(flags *pflag.FlagSet) *cobra.Command {
+	return &cobra.Command{
+		Use: "flags", Short: "The flags that all commands have",
+		Long: "The flags that all commands have. An environment variable stands for each: CONCLAVE_ADDR for --addr.\n\n" + flags.FlagUsages(),
+	}
+}
+
+// usageTemplate is cobra's, but for the flags that all commands have: "help flags" shows them, once.
+func usageTemplate(original string) string {
+	return strings.NewReplacer(
+		".LocalFlags.FlagUsages", ".LocalNonPersistentFlags.FlagUsages",
+		"{{if .HasAvailableInheritedFlags}}\n\nGlobal Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}",
+		"\n\nUse \"{{.Root.Name}} help flags\" for the flags that all commands have.",
+	).Replace(original)
 }
 
 // usageError is about the command line.

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal returns the two ends of a terminal: what is written to screen can be read from it.
+func terminal(t *testing.T) (reader, screen *os.File) {
+	t.Helper()
+	reader, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = reader.Close() })
+	must0(t, unix.IoctlSetPointerInt(int(reader.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(reader.Fd()), unix.TIOCGPTN)
+	must0(t, err)
+	screen, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	must0(t, err)
+	t.Cleanup(func() { _ = screen.Close() })
+	return reader, screen
+}
+
+// A value is on a line of its own at a terminal, and as it is elsewhere.
+func TestGet_NewlineAtTerminal(t *testing.T) {
+	n := member(t, "")
+	must(t, n, "kv", "put", "plain", "8080")
+	must(t, n, "kv", "put", "line", "8081\n")
+	for key, value := range map[string]string{"plain": "8080", "line": "8081\n"} {
+		if out := must(t, n, "kv", "get", key); out != value {
+			t.Errorf("%q, want %q", out, value)
+		}
+		reader, screen := terminal(t)
+		cmd := exec.Command("sh", "-c", `"$0" "$@"; echo end`, os.Args[0], "--addr", n.Addr(), "kv", "get", key)
+		cmd.Env, cmd.Stdout = append(os.Environ(), runVariable+"=1"), screen
+		must0(t, cmd.Run())
+		lines := bufio.NewReader(reader)
+		for _, want := range []string{strings.TrimSpace(value), "end"} {
+			got, err := lines.ReadString('\n')
+			must0(t, err)
+			if strings.TrimSpace(got) != want {
+				t.Errorf("line %q, want %q", got, want)
+			}
+		}
+	}
+}
