@@ -66,20 +66,37 @@ func memberOf(s conclave.Status, m conclave.Member) memberView {
 
 func (p *program) statusCommand() *cobra.Command {
 	var a agentHTTP
+	var every time.Duration
 	cmd := &cobra.Command{
-		Use: "status", Args: exactly(), Short: "Show the group as one of its members sees it",
-		Long: "Show the group as one of its members sees it. " + withoutQuorum,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, o, err := p.status(cmd.Context(), a)
-			switch {
-			case err != nil:
-				return err
-			case o != nil:
-				return p.showOutage(o)
+		Use: "status", Short: "Show the group as one of its members sees it",
+		Long: "Show the group as one of its members sees it. " + withoutQuorum + " With --watch it shows it again and again until interrupted.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && cmd.Flags().Changed("watch") { // --watch 1s, which is --watch=1s
+				if err := cmd.Flags().Set("watch", args[0]); err == nil {
+					return nil
+				}
 			}
-			return p.one(statusOf(s), func(w *tabwriter.Writer) { printStatus(w, s) })
+			return exactly()(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			show := func() error {
+				s, o, err := p.status(cmd.Context(), a)
+				switch {
+				case err != nil:
+					return err
+				case o != nil:
+					return p.showOutage(o)
+				}
+				return p.one(statusOf(s), func(w *tabwriter.Writer) { printStatus(w, s) })
+			}
+			if every > 0 {
+				return p.refresh(cmd.Context(), every, show)
+			}
+			return show()
 		},
 	}
+	cmd.Flags().DurationVarP(&every, "watch", "w", 0, "show it again and again, at this `interval`; 2s without one")
+	cmd.Flags().Lookup("watch").NoOptDefVal = refreshEvery.String()
 	a.flags(cmd, "", askUsage)
 	return cmd
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -50,5 +51,35 @@ func TestGet_NewlineAtTerminal(t *testing.T) {
 				t.Errorf("line %q, want %q", got, want)
 			}
 		}
+	}
+}
+
+// At a terminal top shows one picture after the other, each from the upper left corner on.
+func TestTop_AtTerminal(t *testing.T) {
+	n := member(t, "")
+	must0(t, lockNow(t, n, "busy"))
+	go func() { _, _ = n.FencedLock("busy").Lock(t.Context()) }()
+	awaitWaiters(t, n.FencedLock("busy"), 1)
+	reader, screen := terminal(t)
+	cmd := exec.Command(os.Args[0], "--addr", n.Addr(), "top", "--interval", "10ms")
+	cmd.Env, cmd.Stdout = append(os.Environ(), runVariable+"=1"), screen
+	must0(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill() }()
+	pictures := 0
+	for lines := bufio.NewReader(reader); pictures < 3; {
+		line, err := lines.ReadString('\n')
+		must0(t, err)
+		switch {
+		case strings.Contains(line, clearScreen+"1 lock waited for"):
+			pictures++
+		case strings.Contains(line, "waited for"):
+			t.Errorf("%q, want it on an empty screen", line)
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, reader) }()
+	must0(t, cmd.Process.Signal(syscall.SIGINT))
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
 	}
 }

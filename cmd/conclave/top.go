@@ -1,0 +1,122 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-go/conclave"
+)
+
+// explainedAtOnce is of how many locks one picture reads the queues.
+const explainedAtOnce = 200
+
+// contention is a lock that requests wait for.
+type contention struct {
+	conclave.Explanation
+	longest time.Duration // wait; negative: not known
+}
+
+type contentionView struct {
+	Lock    string          `json:"lock"`
+	Waiters int             `json:"waiters"`
+	Longest *float64        `json:"longestWait"` // seconds; null: not known
+	Holder  *ownerView      `json:"holder"`      // null if not held
+	Fence   *conclave.Fence `json:"fence"`       // null if not held
+}
+
+func (p *program) topCommand() *cobra.Command {
+	var once bool
+	var limit int
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use: "top", Args: exactly(), Short: "Show the locks that are waited for, the longest wait first, again and again",
+		Long: fmt.Sprintf("Show the locks that are waited for, the longest wait first, again and again until interrupted; with --once once. "+
+			"Of more than %d such locks those with the most waiters are compared.", explainedAtOnce),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case limit < 0:
+				return usagef("--limit %d: want 0, for all, or more", limit)
+			case !once && !p.atTerminal():
+				return usagef("standard output is no terminal: set --once")
+			}
+			return p.connected(cmd.Context(), func(c *conclave.Client) error {
+				show := func() error {
+					limited, cancel := p.within(cmd.Context())
+					defer cancel()
+					return p.top(limited, c, limit)
+				}
+				if once {
+					return show()
+				}
+				return p.refresh(cmd.Context(), every, show)
+			}, readOnly)
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "show it once; needed unless standard output is a terminal")
+	cmd.Flags().IntVar(&limit, "limit", 20, "how many to show at most; 0: all")
+	cmd.Flags().DurationVar(&every, "interval", refreshEvery, "the time between two pictures")
+	return cmd
+}
+
+func (p *program) top(ctx context.Context, c *conclave.Client, limit int) error {
+	all, total, err := contentions(ctx, c)
+	if err != nil {
+		return err
+	}
+	if limit > 0 {
+		all = all[:min(limit, len(all))]
+	}
+	views := []contentionView{}
+	for _, l := range all {
+		e := explanationOf(l.Explanation)
+		views = append(views, contentionView{e.Lock, e.Waiters, seconds(l.longest), e.Holder, e.Fence})
+	}
+	return p.one(views, func(w *tabwriter.Writer) {
+		fmt.Fprintf(w, "%s waited for\n", count(total, "lock"))
+		_ = w.Flush() // the columns below are others
+		fmt.Fprint(w, "\nLONGEST-WAIT\tWAITERS\tLOCK\tHOLDER\tHELD-FOR\tLABEL\n")
+		for _, l := range all {
+			holder, since, label := "-", "-", "-"
+			if l.Held {
+				holder, since, label = processOf(l.Holder), span(l.Holder.Since), name(l.Holder.Label)
+			}
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", span(l.longest), l.Waiters, name(l.Lock), holder, since, label)
+		}
+	})
+}
+
+// contentions returns the locks that requests wait for, the longest wait first, and how many there are.
+func contentions(ctx context.Context, c *conclave.Client) (all []contention, total int, err error) {
+	var contended []conclave.LockInfo
+	for l, err := range c.Locks(ctx, "") {
+		if err != nil {
+			return nil, 0, err
+		}
+		if l.Waiters > 0 {
+			contended = append(contended, l)
+		}
+	}
+	slices.SortFunc(contended, func(a, b conclave.LockInfo) int { return cmp.Or(b.Waiters-a.Waiters, cmp.Compare(a.Name, b.Name)) })
+	for _, l := range contended[:min(len(contended), explainedAtOnce)] {
+		e, err := c.Explain(ctx, l.Name)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(e.Queue) == 0 {
+			continue // it has been granted since then
+		}
+		longest := time.Duration(-1)
+		for _, w := range e.Queue {
+			longest = max(longest, w.Since)
+		}
+		all = append(all, contention{e, longest})
+	}
+	slices.SortStableFunc(all, func(a, b contention) int { return cmp.Compare(b.longest, a.longest) })
+	return all, len(contended), nil
+}
