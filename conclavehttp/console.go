@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/attempts"
 )
 
 // ConsoleOptions configures [Console]. The zero value, like a nil *ConsoleOptions, is a
@@ -34,7 +35,9 @@ type ConsoleOptions struct {
 	// Audit gets a record of each act that is asked for, refused ones included, as log lines
 	// "console act" with the attributes act, target, actor, remote, result ("refused",
 	// "allowed" before it begins, then "done" or "failed") and error. Without it every act is
-	// refused, and so it is with a logger that drops the level Info. Views are not recorded. An act
+	// refused, and so it is with a logger that drops the level Info. After 10 refused acts of a remote host, and one more
+	// each 10 s, further ones are answered with the status 429 and recorded once; those that Authorize
+	// allows are carried out all the same. Views are not recorded. An act
 	// waits for its record: while Audit blocks, up to 16 acts wait, further ones are refused, and
 	// nothing else waits.
 	Audit *slog.Logger
@@ -89,6 +92,8 @@ type ConsoleHandler struct {
 	pages     chan struct{} // holds a value for each request under way, but for acts and streams
 	acts      chan struct{} // holds a value for each act under way, which is authorized
 	streams   chan struct{} // holds a value for each stream
+
+	refused attempts.Limiter // acts
 
 	closeOnce sync.Once
 	closed    chan struct{}

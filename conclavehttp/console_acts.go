@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/attempts"
 )
 
 const (
@@ -18,9 +20,10 @@ const (
 )
 
 var (
-	errManyActs  = errors.New("too many acts are under way")
-	errCrossSite = errors.New("the request comes from a page of another site")
-	errReadOnly  = errors.New("this console is read-only: ConsoleOptions.Authorize and Audit are not both set, or Audit drops the level Info")
+	errManyActs     = errors.New("too many acts are under way")
+	errManyRefusals = errors.New("too many acts from this address were refused")
+	errCrossSite    = errors.New("the request comes from a page of another site")
+	errReadOnly     = errors.New("this console is read-only: ConsoleOptions.Authorize and Audit are not both set, or Audit drops the level Info")
 )
 
 // actResult is what the page about an act shows.
@@ -32,20 +35,24 @@ type actResult struct {
 // act carries out what a form asks for, if that is allowed.
 func (h *ConsoleHandler) act(w http.ResponseWriter, r *http.Request) {
 	if why := h.refusal(r); why != "" {
-		http.Error(w, why, http.StatusForbidden)
+		if h.mayRefuse(w, r) {
+			h.recorder(r, Act{}, "")("", "refused", errors.New(why))
+			http.Error(w, why, http.StatusForbidden)
+		}
 		return
 	}
 	act, target, err := readAct(w, r)
 	record := h.recorder(r, act, target)
-	if err != nil {
-		record("", "refused", err)
-		h.answer(w, http.StatusBadRequest, actResult{Act: act.Kind.String(), Target: target, Result: "refused", Err: err})
-		return
+	actor, status := "", http.StatusBadRequest
+	if err == nil {
+		status = http.StatusForbidden
+		actor, err = h.authorize(r, act)
 	}
-	actor, err := h.authorize(r, act)
 	if err != nil {
-		record(actor, "refused", err)
-		h.answer(w, http.StatusForbidden, actResult{Act: act.Kind.String(), Target: target, Result: "refused", Err: err})
+		if h.mayRefuse(w, r) {
+			record(actor, "refused", err)
+			h.answer(w, status, actResult{Act: act.Kind.String(), Target: target, Result: "refused", Err: err})
+		}
 		return
 	}
 	if !take(w, h.acts) {
@@ -57,7 +64,8 @@ func (h *ConsoleHandler) act(w http.ResponseWriter, r *http.Request) {
 	// It goes on if the browser disconnects, so that the audit log has its end.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTimeout)
 	defer cancel()
-	result, status := "done", http.StatusOK
+	result := "done"
+	status = http.StatusOK
 	if err = h.carryOut(ctx, act); err != nil {
 		result, status = "failed", statusOf(err)
 	}
@@ -73,6 +81,23 @@ func (h *ConsoleHandler) authorize(r *http.Request, act Act) (actor string, err 
 		return "", errReadOnly
 	}
 	return h.opts.Authorize(r, act)
+}
+
+// mayRefuse reports whether a refused act is recorded; else it has answered that there were too many of the host.
+// Acts that are authorized do not depend on it: what other clients of the host do, or a page of another
+// site by the operator's own browser, keeps no operator from acting.
+func (h *ConsoleHandler) mayRefuse(w http.ResponseWriter, r *http.Request) bool {
+	wait, first := h.refused.Begin(attempts.Host(r.RemoteAddr))
+	if wait == 0 {
+		return true
+	}
+	if first {
+		h.recorder(r, Act{}, "")("", "refused", errManyRefusals)
+	}
+	seconds := int(wait/time.Second) + 1
+	w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	http.Error(w, fmt.Sprintf("%v: try again in %d s", errManyRefusals, seconds), http.StatusTooManyRequests)
+	return false
 }
 
 // readAct reads the form. Its sender is not authorized yet, and has little time.

@@ -194,3 +194,43 @@ func TestConsole_AuditLogBelowLevel(t *testing.T) {
 		t.Errorf("%s, the session: %v", w.Status, s.Err())
 	}
 }
+
+// A host whose acts are refused again and again does not fill the audit log, and what it does keeps no operator of
+// the same host from acting.
+func TestConsole_RefusedActsLimited(t *testing.T) {
+	n := grouptest.Alone(t)
+	var audit auditLog
+	site := serve(t, n, &conclavehttp.ConsoleOptions{Authorize: operator, Audit: audit.logger()})
+	s := grouptest.MustSession(t, n, nil)
+	closing := form("close-session", s.ID().String())
+	limited := 0
+	for i := range 30 {
+		w, body := site.send("POST", "act", closing)
+		switch {
+		case w.StatusCode == http.StatusTooManyRequests && w.Header.Get("Retry-After") != "" && strings.Contains(body, "try again in"):
+			limited++
+		case w.StatusCode != http.StatusForbidden || i < 10 && limited > 0:
+			t.Fatalf("%d: %s: %s", i, w.Status, body)
+		}
+	}
+	if limited == 0 {
+		t.Error("30 refusals are not limited")
+	}
+	if n := strings.Count(audit.String(), "result=refused"); n >= 30 || !strings.Contains(audit.String(), "too many acts") {
+		t.Errorf("%d records of 30, %d of them limited:\n%s", n, limited, audit.String())
+	}
+	if w, body := site.send("POST", "act", closing, asOperator); w.StatusCode != http.StatusOK {
+		t.Errorf("the operator: %s: %s", w.Status, body)
+	}
+}
+
+// An act of a client that the console does not serve is recorded.
+func TestConsole_RecordsActsFromElsewhere(t *testing.T) {
+	var audit auditLog
+	site := serve(t, grouptest.Alone(t), &conclavehttp.ConsoleOptions{Audit: audit.logger()})
+	w, _ := site.send("POST", "act", form("close-session", "1"), host("rebound.example"))
+	if w.StatusCode != http.StatusForbidden {
+		t.Error(w.Status)
+	}
+	wantLines(t, audit.String(), `act=unknown target="" actor="" result=refused error="this console serves loopback clients only`)
+}

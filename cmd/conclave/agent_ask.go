@@ -73,7 +73,7 @@ func refused(status int, text string) error {
 	switch status {
 	case http.StatusConflict:
 		code = exitRefused
-	case http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		code = exitUnavailable
 	case http.StatusInternalServerError:
 		code = exitUnknown

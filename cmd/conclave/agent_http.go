@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/conclavehttp"
 	"github.com/conclave-go/conclave/conclaveprom"
+	"github.com/conclave-go/conclave/internal/attempts"
 	"github.com/conclave-go/conclave/internal/loopback"
 )
 
@@ -29,13 +29,14 @@ type agentServer struct {
 	listener net.Listener // nil: nothing is served
 	server   *http.Server
 	options  *conclavehttp.ConsoleOptions
-	password []byte // nil: none
+	logins   *logins // nil: there is no password
 	log      *slog.Logger
 	node     atomic.Pointer[conclave.Node]
 	console  atomic.Pointer[conclavehttp.ConsoleHandler]
 	metrics  *prometheus.Registry
 
 	crossSite http.CrossOriginProtection // of leave; the console has its own
+	refusals  attempts.Limiter           // of what the log has of requests without a password
 }
 
 func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
@@ -103,37 +104,42 @@ func readPassword(file string) ([]byte, error) {
 }
 
 // protect opens the console to browsers elsewhere, behind a password, and what changes the group to those that have it.
-func (s *agentServer) protect(file string) (err error) {
-	if s.password, err = readPassword(file); err != nil || s.password == nil {
+func (s *agentServer) protect(file string) error {
+	password, err := readPassword(file)
+	if err != nil || password == nil {
 		return err
 	}
+	s.logins = newLogins(password, s.log)
 	s.options = &conclavehttp.ConsoleOptions{Audit: s.log, Authorize: func(r *http.Request, _ conclavehttp.Act) (string, error) {
-		user, ok := s.login(r)
+		user, ok := s.logins.user(r) // mayRead has let it pass
 		if !ok {
-			return user, errors.New("log in first")
+			return user, errLogin
 		}
 		return user, nil
 	}}
 	return nil
 }
 
-// login checks a request's password. Any name is accepted: it is for the audit log.
-func (s *agentServer) login(r *http.Request) (user string, ok bool) {
-	user, password, _ := r.BasicAuth()
-	return user, user != "" && subtle.ConstantTimeCompare([]byte(password), s.password) == 1
-}
-
 // mayRead answers a request that lacks the password. Without one the console has a rule of its own, for loopback.
 func (s *agentServer) mayRead(w http.ResponseWriter, r *http.Request) bool {
-	if s.password == nil {
+	if s.logins == nil {
 		return true
 	}
-	_, ok := s.login(r)
-	if !ok {
-		w.Header().Set("WWW-Authenticate", `Basic realm="conclave console: any name, and the password", charset="UTF-8"`)
-		http.Error(w, "log in with any name and the password of the console", http.StatusUnauthorized)
+	user, status, err := s.logins.check(w, r)
+	if err == nil {
+		return true
 	}
-	return ok
+	if r.Method == http.MethodPost && user == "" && s.mayRecord(r) { // one with a wrong password is in the log
+		s.log.Warn("console act without a password", "remote", r.RemoteAddr)
+	}
+	http.Error(w, err.Error(), status)
+	return false
+}
+
+// mayRecord reports whether the log gets the refusal of a request without a password: it has few of each host.
+func (s *agentServer) mayRecord(r *http.Request) bool {
+	wait, _ := s.refusals.Begin(attempts.Host(r.RemoteAddr))
+	return wait == 0
 }
 
 func (s *agentServer) view(w http.ResponseWriter, r *http.Request) {
@@ -153,7 +159,7 @@ func (s *agentServer) status(w http.ResponseWriter, r *http.Request) {
 	}
 	node := s.node.Load()
 	switch {
-	case s.password == nil && !loopback.IsFrom(r):
+	case s.logins == nil && !loopback.IsFrom(r):
 		http.Error(w, "this is for clients on the same machine, unless the agent has --console-password-file", http.StatusForbidden)
 	case node == nil:
 		http.Error(w, errOpening.Error(), http.StatusServiceUnavailable)

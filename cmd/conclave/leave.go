@@ -18,18 +18,25 @@ const leavePath = "/leave"
 // leave has the member leave. As the acts of the console it needs the password, from loopback too: nothing undoes it, and any user of
 // the machine reaches the port.
 func (s *agentServer) leave(w http.ResponseWriter, r *http.Request) {
-	user, isOperator := s.login(r)
-	status, err := http.StatusOK, s.crossSite.Check(r)
-	switch node := s.node.Load(); {
-	case err != nil:
-		status = http.StatusForbidden
-	case s.password == nil:
-		status, err = http.StatusForbidden, errors.New("the agent has no password, without which it leaves at no request: start it with --console-password-file")
-	case !isOperator:
-		status, err = http.StatusUnauthorized, errors.New("this needs the password of the agent's console")
-	case node == nil:
+	if err := s.crossSite.Check(r); err != nil {
+		s.refuseLeave(w, r, http.StatusForbidden, err)
+		return
+	}
+	if s.logins == nil {
+		s.refuseLeave(w, r, http.StatusForbidden, errors.New("the agent has no password, without which it leaves at no request: start it with --console-password-file"))
+		return
+	}
+	user, status, err := s.logins.check(w, r)
+	if status == http.StatusUnauthorized {
+		err = errors.New("this needs the password of the agent's console")
+	}
+	if err != nil {
+		s.refuseLeave(w, r, status, err)
+		return
+	}
+	if node := s.node.Load(); node == nil {
 		status, err = http.StatusServiceUnavailable, errOpening
-	default:
+	} else {
 		s.log.Info("asked to leave the group", "actor", user, "remote", r.RemoteAddr)
 		// It goes on if the operator disconnects.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), leaveLimit)
@@ -43,6 +50,14 @@ func (s *agentServer) leave(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.log.Info("left the group")
+}
+
+// refuseLeave answers a request that does not come from an operator.
+func (s *agentServer) refuseLeave(w http.ResponseWriter, r *http.Request, status int, err error) {
+	if s.mayRecord(r) {
+		s.log.Warn("not left the group", "remote", r.RemoteAddr, "error", err)
+	}
+	http.Error(w, err.Error(), status)
 }
 
 func statusOfLeave(err error) int {

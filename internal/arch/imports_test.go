@@ -16,7 +16,7 @@ import (
 //	floor 2   cluster            cluster/core, cluster/transport and the other folders in it serve cluster only; the root knows cluster/backup, cluster/clients and cluster/replica
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/machine/ordered   internal/fact   internal/leaseclock   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   internal/version   conclaveprom
+//	beside    internal/machine   internal/machine/ordered   internal/fact   internal/leaseclock   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/attempts   internal/loopback   internal/appcall   internal/logqueue   internal/version   conclaveprom
 //	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   conclavetest
 //	above     conclavehttp       contrib/consulapi      fencing
 var floors = map[string][]string{
@@ -65,7 +65,8 @@ var floors = map[string][]string{
 	"conclavetest":                   {".", "cluster", "internal/memnet"}, // cluster for Seams only
 	"internal/display":               {},
 	"internal/loopback":              {},
-	"conclavehttp":                   {".", "internal/display", "internal/loopback"},
+	"internal/attempts":              {}, // limits failures of remote hosts
+	"conclavehttp":                   {".", "internal/attempts", "internal/display", "internal/loopback"},
 	"contrib/consulapi":              {".", "internal/loopback", "internal/logqueue"}, // and the standard library
 	"fencing":                        {"."},                                           // and the standard library
 	"examples":                       {".", "conclavehttp", "examples/oneprocess"},    // and each folder below
