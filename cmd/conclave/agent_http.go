@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -166,7 +165,7 @@ func (s *agentServer) status(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(statusOf(node.Status())) // fails only if the client has disconnected
+		_ = newEncoder(w).Encode(statusOf(node.Status())) // fails only if the client has disconnected
 	}
 }
 

@@ -84,6 +84,24 @@ func TestListings_NameClients(t *testing.T) {
 	}
 }
 
+// No terminal obeys what a name contains, in JSON either, which means the same.
+func TestListings_HostileNamesInJSON(t *testing.T) {
+	n := member(t, "")
+	const hostile = "\u009b2Jred\u202e\x7f"
+	must0(t, lockNow(t, n, hostile))
+	_, err := n.KV().Put(within(t), hostile, []byte("x"))
+	must0(t, err)
+	for _, command := range [][]string{{"locks"}, {"explain", hostile}, {"kv", "ls"}} {
+		out := must(t, n, append(command, "-o", "json")...)
+		if strings.ContainsAny(out, hostile[:2]+"\u202e\x7f") || !strings.Contains(out, `\u009b2Jred\u202e\u007f`) {
+			t.Errorf("%v: %q", command, out)
+		}
+	}
+	if l := decoded[lockView](t, must(t, n, "locks", "-o", "json")); l.Name != hostile {
+		t.Errorf("%q", l.Name)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	n := member(t, "")
 	l := n.FencedLock("x", conclave.WithLabel("invoice run"))

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"strings"
@@ -18,7 +19,7 @@ import (
 // one prints one value: as JSON, or as the text that table writes.
 func (p *program) one(value any, table func(w *tabwriter.Writer)) error {
 	if p.format == "json" {
-		e := json.NewEncoder(p.stdout)
+		e := newEncoder(p.stdout)
 		e.SetIndent("", "  ")
 		return e.Encode(value)
 	}
@@ -33,6 +34,19 @@ func (p *program) atTerminal() bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// newEncoder returns an encoder whose output cannot control a terminal.
+func newEncoder(w io.Writer) *json.Encoder { return json.NewEncoder(escaping{w}) }
+
+// escaping escapes JSON texts. Each write is a whole one.
+type escaping struct{ w io.Writer }
+
+func (e escaping) Write(text []byte) (int, error) {
+	if _, err := e.w.Write(display.JSON(text)); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
 func (p *program) tabs() *tabwriter.Writer { return tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0) }
 
 // rowsAtOnce are aligned with each other. A listing may be long and is printed as it comes.
@@ -43,7 +57,7 @@ func many[T any](p *program, limit int, columns string, values iter.Seq2[T, erro
 	if limit < 0 {
 		return usagef("--limit %d: want 0, for all, or more", limit)
 	}
-	w, lines := p.tabs(), json.NewEncoder(p.stdout)
+	w, lines := p.tabs(), newEncoder(p.stdout)
 	if p.format == "table" {
 		fmt.Fprintln(w, strings.ReplaceAll(columns, " ", "\t"))
 	}

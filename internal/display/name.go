@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -24,13 +25,37 @@ func Name(name string) string {
 		rest = rest[size:]
 		switch {
 		case r == utf8.RuneError && size == 1:
-		case r == '\\', r == ' ' && atEnd, !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r):
+		case r == '\\', r == ' ' && atEnd, isHidden(r):
 			b.WriteString(escaped(r))
 		default:
 			b.WriteRune(r)
 		}
 	}
 	return b.String()
+}
+
+// isHidden reports whether a character is not printable, or would change how other text is shown.
+func isHidden(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r)
+}
+
+// JSON returns a JSON text of package json with the same meaning, in which the characters that [Name] escapes are
+// escaped, but for backslashes and spaces: that package prints the controls of C1 as they are, which some
+// terminals obey.
+func JSON(text []byte) []byte {
+	var b []byte
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if r < utf8.RuneSelf && r != 0x7f || !isHidden(r) { // package json escapes in ASCII what JSON demands
+			b = append(b, text[i:i+size]...)
+		} else {
+			for _, unit := range utf16.Encode([]rune{r}) {
+				b = fmt.Appendf(b, `\u%04x`, unit)
+			}
+		}
+		i += size
+	}
+	return b
 }
 
 func escaped(r rune) string {

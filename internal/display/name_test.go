@@ -1,6 +1,7 @@
 package display
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -25,6 +26,24 @@ func TestValue(t *testing.T) {
 	} {
 		if got := Value([]byte(v), 200); got != want {
 			t.Errorf("%q is shown as %q, want %q", v, got, want)
+		}
+	}
+}
+
+// What is hidden is escaped, and a program reads the same text.
+func TestJSON(t *testing.T) {
+	for name, want := range map[string]string{
+		"": `""`, "a b\u00e9": `"a bé"`, "\u009b31m": `"\u009b31m"`, "\x7f\x1b": `"\u007f\u001b"`, "\u202ex": `"\u202ex"`, `\`: `"\\"`,
+		"\ufe0f": `"\ufe0f"`, "\U000e0001": `"\udb40\udc01"`, "\U0001f512": "\"\U0001f512\"", "a\nb": `"a\nb"`,
+	} {
+		text, err := json.Marshal(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = JSON(text)
+		var again string
+		if err := json.Unmarshal(text, &again); err != nil || string(text) != want || again != name {
+			t.Errorf("%q is %s, and read as %q, %v; want %s", name, text, again, err, want)
 		}
 	}
 }
