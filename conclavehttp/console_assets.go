@@ -17,11 +17,11 @@ var assets embed.FS
 func parseTemplates() (*template.Template, error) {
 	return template.New("").Funcs(template.FuncMap{
 		"visible": display.Name, "ago": ago, "short": shortDuration, "number": number, "count": count, "link": link, "seconds": fullDuration,
-		"less":  func(n int) int { return n - 1 },
-		"place": func(i int) int { return i + 1 },
-		"first": func(all []conclave.PermitInfo) []conclave.PermitInfo { return all[:min(len(all), maxHolders)] },
-		"rest":  func(all int) int { return max(0, all-maxHolders) },
-		"value": func(v []byte) string { return display.Value(v, maxValue) },
+		"less":     func(n int) int { return n - 1 },
+		"position": func(i int) int { return i + 1 },
+		"first":    func(all []conclave.PermitInfo) []conclave.PermitInfo { return all[:min(len(all), maxHolders)] },
+		"rest":     func(all int) int { return max(0, all-maxHolders) },
+		"value":    func(v []byte) string { return display.Value(v, maxValue) },
 	}).ParseFS(assets, "console/*.html")
 }
 

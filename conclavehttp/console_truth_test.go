@@ -35,11 +35,11 @@ func TestConsole_ClientIsNotDead(t *testing.T) {
 func TestConsole_StoppedNodeShowsNoGroup(t *testing.T) {
 	n := grouptest.Alone(t)
 	site := serve(t, n, nil)
-	want(t, site.page(), "held", "alive")
+	want(t, site.page(), "<b>1 of 1</b>", "add members", "alive")
 	grouptest.Must(t, n.Close(context.Background()))
 	body := serve(t, n, nil).page() // not up to a second old
 	want(t, body, "node is closed", "stopped")
-	wantNot(t, body, "more may fail", ">held<", "alive<", "★", `class="state lead"`)
+	wantNot(t, body, "more may fail", "of 1<", "add members", "alive<", "★", `class="state lead"`)
 }
 
 // A group without a quorum answers no read, which the page shows soon.
