@@ -17,11 +17,11 @@ type HistoryEvent struct {
 	Seq  uint64
 	Time time.Time // when this node noticed the event, by its wall clock
 	Kind HistoryKind
-	// Member is the new leader (0: none is known), the member whose role has changed, the
+	// Member is the new leader (0: none is known), the member whose role or liveness has changed, the
 	// one whose process the session belonged to, or this node.
 	Member MemberID
 	By     MemberID // with HistoryMemberReplaced: the member that votes in its place
-	// MemberName and ByName are the names at that time, of changes of roles: a member that was
+	// MemberName and ByName are the names at that time, of changes of roles and of liveness: a member that was
 	// removed is in no list any more. "": not known.
 	MemberName, ByName string
 	Term               uint64 // with HistoryLeader: the Raft term
@@ -53,6 +53,9 @@ const (
 	HistoryMemberDemoted  // a voter does not vote any more
 	HistoryMemberReplaced // a voter does not vote any more, and a standby does in its place
 	HistoryMemberRemoved  // from the group
+	// HistoryMemberDead: this node's failure detector declares a member dead, which it has seen alive.
+	HistoryMemberDead
+	HistoryMemberAlive // a member that was declared dead is alive
 
 	HistorySessionExpired    // neither the session nor its process was renewed in time
 	HistorySessionCheck      // a check of the session became critical, or was deregistered
@@ -67,7 +70,7 @@ const (
 func (k HistoryKind) String() string {
 	names := [HistoryHoldLost]string{
 		"leader", "snapshot", "redundancy",
-		"member joined", "member promoted", "member demoted", "member replaced", "member removed",
+		"member joined", "member promoted", "member demoted", "member replaced", "member removed", "member dead", "member alive",
 		"session expired", "session check", "session forced", "session superseded", "session removed",
 		"hold lost",
 	}
@@ -138,6 +141,14 @@ func (h *history) leaderChanged(leader, term uint64) {
 
 func (h *history) redundancyChanged(voters int) {
 	h.note(&h.members, HistoryEvent{Kind: HistoryRedundancy, Voters: voters})
+}
+
+func (h *history) livenessChanged(p cluster.Peer) {
+	kind := HistoryMemberDead
+	if p.Alive {
+		kind = HistoryMemberAlive
+	}
+	h.note(&h.members, HistoryEvent{Kind: kind, Member: MemberID(p.ID), MemberName: p.Name})
 }
 
 func (h *history) snapshotInstalled() { h.note(&h.members, HistoryEvent{Kind: HistorySnapshot}) }

@@ -3,6 +3,7 @@ package conclave_test
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -123,6 +124,33 @@ func TestHistory_Members(t *testing.T) {
 	grouptest.Must(t, n.Close(t.Context()))
 	if len(n.History()) == 0 {
 		t.Error("a node that has stopped has no history")
+	}
+}
+
+// Each member notices that another one is dead, and that it is alive again.
+func TestHistory_Deaths(t *testing.T) {
+	var redundant [3]chan struct{} // closed once all three are seen alive
+	g := grouptest.Start(t, 3, grouptest.LongSessions, grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
+		seen, once := make(chan struct{}), sync.Once{}
+		redundant[i] = seen
+		c.Events = &conclave.Events{RedundancyChanged: func(voters int) {
+			if voters == 1 {
+				once.Do(func() { close(seen) })
+			}
+		}}
+	}))
+	leader := g.Leader()
+	victim := (leader + 1) % 3
+	n := g.Nodes[leader]
+	<-redundant[leader]
+	id, name := g.ID(victim), g.Nodes[victim].Status().Name
+	g.Kill(victim)
+	if e := happened(t, n, conclave.HistoryMemberDead); e.Member != id || e.MemberName != name {
+		t.Errorf("dead: %+v", e)
+	}
+	g.Start(victim)
+	if e := happened(t, n, conclave.HistoryMemberAlive); e.Member != id || e.MemberName != name {
+		t.Errorf("alive: %+v", e)
 	}
 }
 

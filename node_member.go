@@ -75,6 +75,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 			n.history.redundancyChanged(voters)
 			n.events.redundancyChanged(voters)
 		},
+		LivenessChanged: n.history.livenessChanged,
 	}
 }
 

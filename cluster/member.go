@@ -67,6 +67,8 @@ type Config struct {
 	RoleChanged func(RoleEvent) // nil: ignored
 	// RedundancyChanged reports how many more voters may fail; negative: there is no quorum.
 	RedundancyChanged func(voters int) // nil: ignored
+	// LivenessChanged reports another member that the failure detector declares dead, and one that is alive again.
+	LivenessChanged func(Peer) // nil: ignored
 
 	// ListsChanged reports that what Status shows of the members, or what the machine shows of
 	// sessions and checks, has changed, and the last index that was applied. It runs on any

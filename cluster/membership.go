@@ -22,6 +22,7 @@ import (
 type membership struct {
 	membershipConfig
 	roles       roles
+	deaths      deaths
 	provisional *provisional.Members
 	core        *core.Core // set before the loop starts
 }
@@ -50,7 +51,9 @@ func (m *membership) begin(c *core.Core, r roles) {
 
 // tick runs at each heartbeat interval.
 func (m *membership) tick() {
-	m.roles.noteRedundancy(m.core.Status().Membership, m.roster.Snapshot())
+	conf, seen := m.core.Status().Membership, m.roster.Snapshot()
+	m.deaths.note(conf, seen) // first: that a voter is dead explains the redundancy
+	m.roles.noteRedundancy(conf, seen)
 	m.expireProvisional()
 }
 

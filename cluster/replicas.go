@@ -40,6 +40,7 @@ func (m *Member) startReplica() (err error) {
 		return err
 	}
 	m.clients = clients.New(m.clientsConfig())
+	m.membership.deaths = deaths{self: m.identity.Member, changed: m.cfg.LivenessChanged}
 	m.membership.begin(m.core, roles{
 		self: Peer{ID: m.identity.Member, Name: m.cfg.Name, Addr: m.cfg.Advertise}, log: m.log,
 		changed: m.cfg.RoleChanged, redundancyChanged: m.cfg.RedundancyChanged,
