@@ -54,6 +54,8 @@ type happening struct {
 	conclave.HistoryEvent
 	Member, By string
 	Class      string // of its colour and mark
+	// Leaderless is how long there was no leader, in short, before this one.
+	Leaderless time.Duration
 }
 
 const (
@@ -67,32 +69,14 @@ func takeSnapshot(node *conclave.Node, now time.Time) *snapshot {
 	s.members = namesOf(node)
 	slices.SortStableFunc(s.Status.Members, func(a, b conclave.Member) int { return cmp.Compare(a.Name, b.Name) })
 	s.Leader = s.members.of(s.Status.Leader)
-	for _, e := range slices.Backward(latest(node.History())) {
-		s.Events = append(s.Events, happening{
-			HistoryEvent: e, Member: s.members.of(e.Member), By: s.members.of(e.By), Class: classOf(e),
-		})
-	}
+	s.Events = timeline(node.History(), s.members)
 	return s
-}
-
-// latest returns the latest events about members, and the latest about sessions and holds.
-func latest(events []conclave.HistoryEvent) []conclave.HistoryEvent {
-	var kept []conclave.HistoryEvent
-	shown := make(map[bool]int)
-	for _, e := range slices.Backward(events) {
-		ofSessions := e.Kind >= conclave.HistorySessionExpired
-		if shown[ofSessions]++; shown[ofSessions] <= maxTimeline {
-			kept = append(kept, e)
-		}
-	}
-	slices.Reverse(kept)
-	return kept
 }
 
 // classOf returns how serious an event is.
 func classOf(e conclave.HistoryEvent) string {
 	switch e.Kind {
-	case conclave.HistoryHoldLost, conclave.HistorySessionExpired, conclave.HistorySessionCheck:
+	case conclave.HistoryHoldLost, conclave.HistorySessionExpired, conclave.HistorySessionCheck, conclave.HistoryMemberDead:
 		return "bad"
 	case conclave.HistorySessionForced, conclave.HistorySessionSuperseded, conclave.HistorySessionRemoved,
 		conclave.HistoryMemberRemoved, conclave.HistoryMemberReplaced, conclave.HistoryMemberDemoted, conclave.HistorySnapshot:

@@ -189,7 +189,7 @@ func TestTimeline_KeepsMembers(t *testing.T) {
 	for i := range uint64(2 * maxTimeline) {
 		events = append(events, conclave.HistoryEvent{Seq: 2 + i, Kind: conclave.HistorySessionExpired})
 	}
-	shown := latest(events)
+	shown := latest(foldElections(events))
 	if len(shown) != maxTimeline+1 || shown[0].Seq != 1 || shown[1].Seq != maxTimeline+2 {
 		t.Errorf("%d events: %+v", len(shown), shown[:2])
 	}
