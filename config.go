@@ -31,8 +31,8 @@ type Config struct {
 	// Small makes the node take less disk and memory, for a small machine. Tables of 1 MiB in place of 4
 	// buffer writes, so that with a small state the directory has at most 10 MB in place of 40; and 2,000 applied entries
 	// in place of 10,000 are kept in memory, so that a member that was down during some seconds of load
-	// receives a snapshot. Locks and small values are as fast. Large values, of hundreds of KiB, take longer, and a
-	// slow disk is noticed sooner. Members of a group may differ. Default: false.
+	// receives a snapshot. While the disk is slow, writes wait after 6 MiB in place of 24, so large values may take
+	// longer. Members of a group may differ. Default: false.
 	Small bool
 	// Bind is the one TCP address for all traffic. Default: 127.0.0.1:0.
 	Bind string

@@ -126,7 +126,7 @@ func FuzzHealth(f *testing.F) {
 			t.Fatalf("%d %q", w.Code, body)
 		default:
 			for line := range strings.Lines(body) {
-				if !strings.HasPrefix(line, "[+]") && !strings.HasPrefix(line, "[-]") && !strings.HasPrefix(line, "warn: ") && !strings.HasSuffix(line, "check failed\n") {
+				if !strings.HasPrefix(line, "[+]") && !strings.HasPrefix(line, "[-]") && !strings.HasPrefix(line, "[!]") && !strings.HasPrefix(line, "warn: ") && !strings.HasSuffix(line, "check failed\n") {
 					t.Fatalf("line %q of %q", line, body)
 				}
 			}
