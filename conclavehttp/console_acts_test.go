@@ -35,7 +35,9 @@ func TestConsole_ClosesSession(t *testing.T) {
 	s := grouptest.MustSession(t, n, &conclave.SessionConfig{Name: "importer"})
 	grouptest.MustLock(t, s.FencedLock("x"))
 	closing := form("close-session", s.ID().String())
-	want(t, site.page("show", "sessions"), `value="close-session"`, s.ID().String())
+	command := "<code>conclave release --session " + s.ID().String() + " --force</code>"
+	want(t, site.page("show", "sessions"), `value="close-session"`, command)
+	want(t, site.page("lock", "x"), command)
 
 	w, body := site.send("POST", "act", closing)
 	if w.StatusCode != http.StatusForbidden {
@@ -88,7 +90,8 @@ func TestConsole_TransfersLeadershipAndRemoves(t *testing.T) {
 	n := g.Nodes[next] // any member can be asked
 	var audit auditLog
 	site := serve(t, n, &conclavehttp.ConsoleOptions{Authorize: operator, Audit: audit.logger()})
-	want(t, site.page(), `value="transfer-leadership"`, `value="remove-member"`)
+	want(t, site.page(), `value="transfer-leadership"`, `value="remove-member"`,
+		"<code>conclave transfer "+g.ID(next).String()+"</code>", "<code>conclave remove "+g.ID(leader).String())
 	transfers := 0
 	for done := false; !done; { // a busy leader gives a transfer up, and another member may be elected instead
 		w, body := site.send("POST", "act", form("transfer-leadership", g.ID(next).String()), asOperator)

@@ -3,9 +3,11 @@ package conclavehttp
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/display"
 )
 
 // timeline returns what the timeline shows of a history, the latest first.
@@ -86,4 +88,15 @@ func latest(events []happening) []happening {
 	}
 	slices.Reverse(kept)
 	return kept
+}
+
+// Reconciling is that of the status, with the names of members.
+func (s *snapshot) Reconciling() string {
+	text := s.Status.Reconciling
+	for id, m := range s.members {
+		if m.Name != "" {
+			text = strings.ReplaceAll(text, id.String(), display.Name(m.Name))
+		}
+	}
+	return text
 }

@@ -63,3 +63,12 @@ func TestTimeline_NamesFormerMembers(t *testing.T) {
 		t.Errorf("in place of it votes %q", shown[1].By)
 	}
 }
+
+// What the leader does about the members is said with their names.
+func TestSnapshot_ReconcilingNamesMembers(t *testing.T) {
+	s := &snapshot{members: memberNames{7: {Name: "ben\n"}, 8: {}}}
+	s.Status.Reconciling = "replacing " + conclave.MemberID(7).String() + " by " + conclave.MemberID(8).String()
+	if got, want := s.Reconciling(), `replacing ben\n by `+conclave.MemberID(8).String(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
