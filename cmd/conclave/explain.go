@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -218,27 +217,4 @@ func (p *program) cyclesCommand() *cobra.Command {
 			})
 		},
 	}
-}
-
-// completeLock completes the name of a lock for a shell.
-func (p *program) completeLock(cmd *cobra.Command, args []string, beginning string) ([]string, cobra.ShellCompDirective) {
-	const most = 50
-	if len(args) > 0 || p.prepare(cmd) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	var names []string
-	_ = p.connected(ctx, func(c *conclave.Client) error { // a shell has no place for an error
-		for l, err := range c.Locks(ctx, beginning) {
-			if err != nil || len(names) == most {
-				return err
-			}
-			if name(l.Name) == l.Name { // a shell takes each line for a name
-				names = append(names, l.Name)
-			}
-		}
-		return nil
-	})
-	return names, cobra.ShellCompDirectiveNoFileComp
 }
