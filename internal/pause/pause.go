@@ -21,6 +21,7 @@ type Watch struct {
 	patience time.Duration
 	report   func(paused time.Duration)
 	stop     chan struct{}
+	routine  sync.WaitGroup
 
 	mu      sync.Mutex
 	clock   *leaseclock.Clock  // guarded by mu; nil: not started
@@ -42,18 +43,19 @@ func (w *Watch) Start(clock *leaseclock.Clock) {
 	defer w.mu.Unlock()
 	if w.clock == nil && !w.stopped {
 		w.clock, w.ran = clock, clock.Now()
-		go w.run()
+		w.routine.Go(w.run)
 	}
 }
 
-// Stop ends the watch. What it has noticed remains.
+// Stop ends the watch, and waits for its goroutine, which may be within report. What it has noticed remains.
 func (w *Watch) Stop() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	if !w.stopped {
 		w.stopped = true
 		close(w.stop)
 	}
+	w.mu.Unlock()
+	w.routine.Wait()
 }
 
 // interval is how often the watch looks: a pause is known that exactly.
