@@ -214,7 +214,7 @@ func TestStatus_Builds(t *testing.T) {
 func TestUsage_DurationsTooShort(t *testing.T) {
 	args := map[string]string{ // that a command needs before its flags count
 		"lock": "x", "elect": "x", "explain": "x", "kv get": "x", "kv put": "x y", "kv cas": "x y --index 1", "kv rm": "x", "release": "x --force",
-		"remove": "1", "backup": "b", "verify": "d", "restore": "b --dir d", "recover": "--dir d",
+		"remove": "1", "backup": "b", "verify": "d", "man": "d", "restore": "b --dir d", "recover": "--dir d",
 	}
 	n := member(t, "")
 	tried := 0
