@@ -171,6 +171,7 @@ func dump(t testing.TB, n *conclave.Node) string {
 	for i := range locks {
 		locks[i].Since = 0
 	}
+	leader.Member = conclave.Member{} // its address, and when it was heard
 	var b strings.Builder
 	fmt.Fprintf(&b, "sessions %+v\nlocks %+v\npool %+v\nleader %+v\n", sessions, locks, pool, leader)
 	for _, k := range keys {
