@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -78,8 +79,27 @@ func (p *program) seenBy(ctx context.Context, c *conclave.Client) (conclave.Stat
 // leads reports whether a leader stands behind what a member shows.
 func leads(s conclave.Status) bool { return s.Leader != 0 && s.Redundancy >= 0 }
 
-// see returns the group as a member sees it whose leader a quorum has confirmed, or the outage.
+// see returns the group as a member sees it whose leader a quorum has confirmed, or the outage. A member that has just
+// started shows others as dead until it has received their gossip: see waits for that.
 func (p *program) see(ctx context.Context) (s conclave.Status, o *outage, err error) {
+	for began := time.Now(); ; {
+		s, o, err = p.look(ctx)
+		if err != nil || o != nil || !slices.ContainsFunc(s.Members, unseen) || time.Since(began) >= gossipPatience {
+			return s, o, err
+		}
+		select {
+		case <-time.After(electionPause):
+		case <-ctx.Done():
+			return s, o, ctx.Err()
+		}
+	}
+}
+
+// unseen reports whether the member that answers may not have received the gossip of m yet.
+func unseen(m conclave.Member) bool { return !m.Alive && m.Build == "" }
+
+// look is see at this moment.
+func (p *program) look(ctx context.Context) (s conclave.Status, o *outage, err error) {
 	err = p.connected(ctx, func(c *conclave.Client) (err error) {
 		if s, err = p.seenBy(ctx, c); err != nil || !leads(s) {
 			return err
@@ -107,6 +127,8 @@ const (
 	// leaderPatience is for how long a leader is awaited since one was heard last: an election, and the start of a group,
 	// take less.
 	leaderPatience = 5 * time.Second
+	// gossipPatience is for how long the gossip of all members is awaited.
+	gossipPatience = 3 * time.Second
 	// electionPause is the time between two looks at an election.
 	electionPause = 100 * time.Millisecond
 )
