@@ -28,10 +28,10 @@ type Config struct {
 	// Dir is the data directory, of this member alone. Default "": in memory. A
 	// member in memory cannot come back after its process has ended.
 	Dir string
-	// Small makes the node take less disk and memory, for a small machine. Tables of 1 MiB in place of 4
-	// buffer writes, so that with a small state the directory has at most 10 MB in place of 40; and 2,000 applied entries
+	// Small makes the node take less disk and memory, for a small machine. Tables of 1 MiB in place of 16
+	// buffer writes, so that with a small state the directory has at most 10 MB in place of 120; and 2,000 applied entries
 	// in place of 10,000 are kept in memory, so that a member that was down during some seconds of load
-	// receives a snapshot. While the disk is slow, writes wait after 6 MiB in place of 24, so large values may take
+	// receives a snapshot. While the disk is slow, writes wait after 4 MiB in place of 64, so large values may take
 	// longer. Members of a group may differ. Default: false.
 	Small bool
 	// Bind is the one TCP address for all traffic. Default: 127.0.0.1:0.

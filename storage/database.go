@@ -54,16 +54,10 @@ func (s *Store) openPebble(create bool) (*pebble.DB, error) {
 	return pebble.Open(s.dir.path, options)
 }
 
-// tableSize is the default of Options.MemTableSize. Pebble reserves a tenth more for the log of each
-// table, whatever is written, and keeps as many logs for reuse as have existed at a time, up to
-// one more than maxMemTables. So the two bound a directory whose state is small: its logs take 37 MB at most,
-// once the flushes have ended.
-const tableSize = 4 << 20
-
 // maxMemTables bounds the tables in memory, of MemTableSize each, beyond which a write
 // waits for a flush. With Pebble's default of 2, each slow sync of a flush stalled the
 // log while large entries were written, and every renewal with it.
-const maxMemTables = 6
+const maxMemTables = 4
 
 // maxL0Sublevels is out of reach, as in CockroachDB: a write must not wait for a compaction,
 // for which it would wait for ever after a failure. Few reads touch the tables, since the

@@ -16,7 +16,7 @@ type Options struct {
 	Dir          string       // default "": in memory, lost on Close
 	FS           vfs.FS       // default: the operating system's, or memory without Dir
 	Logger       *slog.Logger // default: discards
-	MemTableSize uint64       // in bytes; default 4 MiB
+	MemTableSize uint64       // in bytes; default 16 MiB, without Dir 4 MiB
 	Access       Access       // default: open or create
 	// GiveUp ends, when it is closed, the waiting for file descriptors and memory that the
 	// process lacks: from then on a shortage is a failure. nil: it ends with Close.
@@ -43,14 +43,15 @@ const (
 
 func (o Options) withDefaults() Options {
 	var disk vfs.FS = newPrivateFS()
-	if o.Dir == "" {
-		disk = vfs.NewMem()
+	memTable := uint64(16 << 20)
+	if o.Dir == "" { // the log of a table takes as much memory again
+		disk, memTable = vfs.NewMem(), 4<<20
 	}
 	if o.FS == nil {
 		o.FS = disk
 	}
 	o.Dir = cmp.Or(o.Dir, "/conclave")
-	o.MemTableSize = cmp.Or(o.MemTableSize, tableSize)
+	o.MemTableSize = cmp.Or(o.MemTableSize, memTable)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
