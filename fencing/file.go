@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -31,7 +32,7 @@ type File struct {
 // Do calls f while no smaller fence for the lock is accepted: what f writes is not mixed with the
 // writes of another holder, and comes before those of each later one. The fence is that of
 // [FenceFromContext]; it is on the disk before f is called. Calls for one lock, of all processes, wait
-// for each other, until ctx is done. A process that is paused within f lets later holders wait; one
+// for each other, in no order, until ctx is done. A process that is paused within f lets later holders wait; one
 // that ends does not.
 //
 // It returns an error that wraps a *conclave.StaleFenceError, without a call of f, if a larger
@@ -101,8 +102,11 @@ func (g File) path(lock string) string {
 	return filepath.Join(g.Dir, hex.EncodeToString(sum[:]))
 }
 
-// lockFile opens the file and locks it. The goroutine that waits for the lock ends when it has it, also if ctx
-// was done before.
+// Between two attempts to lock a file that is locked.
+const minLockPause, maxLockPause = time.Millisecond, 100 * time.Millisecond
+
+// lockFile opens the file and locks it. It asks again and again: a system call that waits cannot be ended with ctx,
+// so callers that give up would leave a thread each for as long as the holder is paused.
 func lockFile(ctx context.Context, path string) (release func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -111,18 +115,20 @@ func lockFile(ctx context.Context, path string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	locked := make(chan error, 1)
-	go func() { locked <- flock(file) }()
-	select {
-	case err = <-locked:
-	case <-ctx.Done():
-		go func() { <-locked; file.Close() }()
-		return nil, ctx.Err()
+	for pause := minLockPause; ; pause = min(2*pause, maxLockPause) {
+		locked, err := tryLock(file)
+		if err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		if locked {
+			return func() { file.Close() }, nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), file.Close())
+		}
 	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return func() { file.Close() }, nil
 }
 
 // A file has the format's version, the fence and the lock's name, for people, in one line each.

@@ -9,8 +9,8 @@ import (
 	"runtime"
 )
 
-func flock(f *os.File) error {
-	return fmt.Errorf("lock %s on %s: %w", f.Name(), runtime.GOOS, errors.ErrUnsupported)
+func tryLock(f *os.File) (locked bool, err error) {
+	return false, fmt.Errorf("lock %s on %s: %w", f.Name(), runtime.GOOS, errors.ErrUnsupported)
 }
 
 func syncDir(string) error { return nil }

@@ -9,13 +9,15 @@ import (
 	"syscall"
 )
 
-// flock locks the file exclusively until it is closed. It blocks until no other open file has the lock.
-func flock(f *os.File) error {
-	for {
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
-			return err
-		}
+// tryLock locks the file exclusively until it is closed, unless another open file has the lock.
+func tryLock(f *os.File) (locked bool, err error) {
+	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK), errors.Is(err, syscall.EINTR):
+		return false, nil
+	case err != nil:
+		return false, err
 	}
+	return true, nil
 }
 
 // syncDir makes the names in a directory durable.
