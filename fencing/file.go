@@ -21,7 +21,7 @@ import (
 // largest fence of each lock in a directory of its own, so that it refuses earlier holders also after
 // a restart or a power loss. It may be used concurrently, and by several processes.
 //
-// The directory is created in its parent if it does not exist, for this user alone. It has two small files for
+// The directory is created in its parent if it does not exist, for this user alone. It has three small files for
 // each lock, which are never removed. Remove them only together with what the lock protects: they
 // are what refuses the lock's earlier holders. On a file system that is shared by machines, its file
 // locks (flock; on Windows LockFileEx) have to exclude the processes of all machines.
@@ -32,7 +32,7 @@ type File struct {
 // Do calls f while no smaller fence for the lock is accepted: what f writes is not mixed with the
 // writes of another holder, and comes before those of each later one. The fence is that of
 // [FenceFromContext]; it is on the disk before f is called. Calls for one lock, of all processes, wait
-// for each other, in no order, until ctx is done. A process that is paused within f lets later holders wait; one
+// for each other until ctx is done, and from the moment in which a larger fence waits, smaller ones are refused. A process that is paused within f lets later holders wait; one
 // that ends does not.
 //
 // It returns an error that wraps a *conclave.StaleFenceError, without a call of f, if a larger
@@ -57,43 +57,76 @@ func (g File) Do(ctx context.Context, lock string, f func() error) error {
 
 // Check accepts f if no larger fence for the lock has been accepted, as [conclave.Guard.Check] does, and
 // keeps it on the disk. A newer holder may come between Check and the write that it is for: use Do where
-// the write is in this process. It waits for calls of Do for the lock, and has the errors of Do.
+// the write is in this process. It does not wait for calls of Do, and has the errors of Do.
 func (g File) Check(lock string, f conclave.Fence) error {
 	t := Token{lock, f}
 	if err := t.validate(); err != nil {
 		return fault(lock, err)
 	}
-	release, err := g.accept(context.Background(), t)
-	if err != nil {
+	if err := g.keep(context.Background(), t); err != nil {
 		return fault(lock, err)
 	}
-	release()
 	return nil
 }
 
-// accept compares the fence with the largest, keeps it, and returns with the lock's file locked.
+// accept returns when the fence is kept, and no other call for the lock runs its function.
 func (g File) accept(ctx context.Context, t Token) (release func(), err error) {
-	if err := os.Mkdir(g.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	// The fence is kept before the wait for an earlier holder, whose next call is refused then: one that writes again and
+	// again would keep this one out otherwise.
+	if err := g.keep(ctx, t); err != nil {
 		return nil, err
 	}
-	path := g.path(t.Lock)
-	release, err = lockFile(ctx, path+".lock")
-	if err != nil {
+	if release, err = lockFile(ctx, g.path(t.Lock)+".use"); err != nil {
 		return nil, err
 	}
-	largest, err := readFence(path, t.Lock)
-	switch {
-	case err != nil:
-	case t.Fence < largest:
-		err = &conclave.StaleFenceError{Presented: t.Fence, Largest: largest}
-	case t.Fence > largest:
-		err = g.write(path, t, largest == 0)
-	}
-	if err != nil {
+	if err := g.keep(ctx, t); err != nil { // a later holder may have come while this one waited
 		release()
 		return nil, err
 	}
 	return release, nil
+}
+
+// keep compares the fence with the largest. It is on the disk when keep returns nil.
+func (g File) keep(ctx context.Context, t Token) error {
+	if err := os.Mkdir(g.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := g.raise(ctx, t); err != nil {
+		return err
+	}
+	return g.sync() // also of an equal fence: the call that wrote it may have ended before
+}
+
+// raise compares the fence with the largest, and replaces a smaller one.
+func (g File) raise(ctx context.Context, t Token) error {
+	path := g.path(t.Lock)
+	release, err := lockFile(ctx, path+".lock")
+	if err != nil {
+		return err
+	}
+	defer release()
+	largest, err := readFence(path, t.Lock)
+	switch {
+	case err != nil:
+		return err
+	case t.Fence < largest:
+		return &conclave.StaleFenceError{Presented: t.Fence, Largest: largest}
+	case t.Fence > largest:
+		return write(path, t)
+	}
+	return nil
+}
+
+// sync makes the names of the files durable, and that of the directory, which another process may have made. A process that
+// may not read the parent cannot have made the directory there.
+func (g File) sync() error {
+	if err := syncDir(g.Dir); err != nil {
+		return err
+	}
+	if err := syncDir(filepath.Dir(filepath.Clean(g.Dir))); !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
 }
 
 // path has no part of the name, which may be longer than a file's, or differ from another one by case only.
@@ -103,7 +136,7 @@ func (g File) path(lock string) string {
 }
 
 // Between two attempts to lock a file that is locked.
-const minLockPause, maxLockPause = time.Millisecond, 100 * time.Millisecond
+const minLockPause, maxLockPause = time.Millisecond, 20 * time.Millisecond
 
 // lockFile opens the file and locks it. It asks again and again: a system call that waits cannot be ended with ctx,
 // so callers that give up would leave a thread each for as long as the holder is paused.
@@ -154,9 +187,8 @@ func readFence(path, lock string) (conclave.Fence, error) {
 	return fence, nil
 }
 
-// write replaces the file at once, so that a crash leaves the previous fence or this one. The lock is held. With
-// the first fence of a lock the directory may be new as well, also if another process has made it.
-func (g File) write(path string, t Token, first bool) error {
+// write replaces the file at once, so that a crash leaves the previous fence or this one. The lock is held.
+func write(path string, t Token) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\n%v\n%s\n", fileVersion, t.Fence, strconv.Quote(t.Lock))
 	file, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -170,11 +202,5 @@ func (g File) write(path string, t Token, first bool) error {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(path+".tmp", path); err != nil {
-		return err
-	}
-	if err := syncDir(g.Dir); err != nil || !first {
-		return err
-	}
-	return syncDir(filepath.Dir(g.Dir))
+	return os.Rename(path+".tmp", path)
 }

@@ -124,6 +124,41 @@ func TestFile_OneHolderAtATime(t *testing.T) {
 	}
 }
 
+// An earlier holder that has not noticed its loss writes again and again. It is refused as soon as a later one waits.
+func TestFile_EarlierHolderWritesInALoop(t *testing.T) {
+	g := fencing.File{Dir: filepath.Join(t.TempDir(), "fences") + string(filepath.Separator)}
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	var writes atomic.Int32
+	go func() {
+		for {
+			err := g.Do(holding(t, 1), "x", func() error {
+				if writes.Add(1) == 1 {
+					close(begun)
+				}
+				return nil
+			})
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	<-begun
+	if err := g.Check("x", 2); err != nil {
+		t.Error(err)
+	}
+	before := writes.Load()
+	if err := <-ended; !errors.Is(err, conclave.ErrStaleFence) {
+		t.Error(err)
+	}
+	if after := writes.Load(); after > before+1 { // one may have been under way
+		t.Errorf("%d writes after a larger fence was kept", after-before)
+	}
+	if err := g.Do(holding(t, 2), "x", done); err != nil {
+		t.Error(err)
+	}
+}
+
 // What a crash leaves beside the file does not count, and what is not a fence is not taken for one.
 func TestFile_Damaged(t *testing.T) {
 	dir := t.TempDir()

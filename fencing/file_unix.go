@@ -20,11 +20,15 @@ func tryLock(f *os.File) (locked bool, err error) {
 	return true, nil
 }
 
-// syncDir makes the names in a directory durable.
+// syncDir makes the names in a directory durable, as far as the file system can do that.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	err = d.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
 }
