@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/replica"
 )
 
 // Health is a node's condition at one moment, for a supervisor that restarts processes
@@ -158,8 +159,8 @@ func (n *Node) lagFault(s *cluster.Health) string {
 		missing = s.Reported - s.Applied
 	}
 	var how []string
-	if missing > s.KeepEntries {
-		how = append(how, fmt.Sprintf("needs more than the %d entries that members keep", s.KeepEntries))
+	if missing > replica.KeepEntries { // the leader decides, which may keep fewer if it is Small
+		how = append(how, fmt.Sprintf("needs more than the %d entries that members keep", replica.KeepEntries))
 	}
 	if s.Behind > n.patience() {
 		how = append(how, fmt.Sprintf("has been behind for %v", s.Behind.Round(time.Millisecond)))

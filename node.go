@@ -151,11 +151,22 @@ func (n *Node) logWaiting(registered <-chan struct{}) {
 	for {
 		select {
 		case <-ticker.C:
-			n.log.Info("waiting for a quorum of the group", "leader", wire.MemberID(n.member.Status().Leader), "reason", n.member.JoinError())
+			n.log.Info("waiting for a quorum of the group", "leader", wire.MemberID(n.member.Status().Leader), "reason", waitsFor(n.member))
 		case <-registered:
 			return
 		}
 	}
+}
+
+// waitsFor returns why there is no quorum, as far as the member knows; nil: it does not.
+func waitsFor(m *cluster.Member) error {
+	if last := m.JoinError(); last != nil {
+		return fmt.Errorf("last attempt to reach another member: %w", last)
+	}
+	if why := m.Unreachable(); why != "" {
+		return errors.New(why)
+	}
+	return nil
 }
 
 // register registers this process with the group. The outcome comes through the log,
@@ -178,8 +189,8 @@ func (n *Node) register(ctx context.Context) error {
 		}
 	case err != nil && ctx.Err() != nil && !client.IsKind(err, client.Refused):
 		err = fmt.Errorf("%w: %w", ErrUnavailable, contextError(ctx))
-		if last := n.member.JoinError(); last != nil {
-			err = fmt.Errorf("%w; last attempt to reach another member: %w", err, last)
+		if why := waitsFor(n.member); why != nil {
+			err = fmt.Errorf("%w; %w", err, why)
 		}
 	}
 	return err

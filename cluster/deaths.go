@@ -27,7 +27,7 @@ func (d *deaths) note(conf *raftpb.ConfState, seen *roster.Snapshot) {
 	for _, id := range members {
 		was, known := d.lastSeen[id]
 		is := seen.IsAlive(id)
-		if id == d.self || is == was {
+		if id == d.self || is == was || !is && !seen.IsDead(id) {
 			continue
 		}
 		if d.lastSeen == nil {

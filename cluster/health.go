@@ -19,8 +19,6 @@ type Health struct {
 	Waited   time.Duration
 	// Space is what the disk has left, up to 10 s ago.
 	Space storage.Space
-	// KeepEntries is how many applied entries this member keeps for those that lag.
-	KeepEntries uint64
 	// Reachable is how many of the Voters this member is connected to, or is itself.
 	Reachable, Voters int
 }
@@ -34,6 +32,6 @@ func (m *Member) Health() Health {
 	}
 	h.Reachable, h.Voters = m.reach(h.Members)
 	h.Waited, h.Shortage = m.store.Shortage()
-	h.Space, h.KeepEntries = m.metrics.Disk(), m.cfg.keepEntries()
+	h.Space = m.metrics.Disk()
 	return h
 }

@@ -303,7 +303,7 @@ func (r *Removals) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// recordRemoval marks the directory as removed if this member's own log contains the
+// record marks the directory as removed if this member's own log contains the
 // removal.
 func (r *Removals) record() error {
 	if !r.inLog.Load() {
@@ -371,4 +371,4 @@ func (r *Removals) applied(missing, recorded []uint64) {
 	})
 }
 
-func (r *Removals) voters() []uint64 { return r.group.Status().Conf.GetVoters() }
+func (r *Removals) voters() []uint64 { return votersOf(r.group) }

@@ -35,9 +35,10 @@ const sizeInterval = 10 * time.Second
 func (m *Member) watchSize() {
 	again := time.NewTicker(sizeInterval)
 	defer again.Stop()
+	short := false
 	for {
 		if s, err := m.store.Space(); err == nil {
-			logSpace(m.log, m.cfg.Dir, m.metrics.Disk(), s)
+			short = logSpace(m.log, m.cfg.Dir, short, s)
 			m.metrics.Space.Store(&s)
 		}
 		select {
@@ -48,13 +49,17 @@ func (m *Member) watchSize() {
 	}
 }
 
-// logSpace logs that the disk runs short of space, or does no more.
-func logSpace(log *slog.Logger, dir string, before, now storage.Space) {
+// logSpace logs that the disk runs short of space, or does no more, and returns which it has logged last. Each flush takes space
+// that a compaction frees again, so enough is a quarter more than what is needed.
+func logSpace(log *slog.Logger, dir string, short bool, now storage.Space) bool {
 	switch {
-	case now.Short() && !before.Short():
+	case now.Short() && !short:
 		log.Warn("disk almost full: the member stops when its next log does not fit: free space, or enlarge the disk",
 			"dir", dir, "free", now.Free, "needed", now.Needed)
-	case before.Short() && !now.Short():
+		return true
+	case short && now.Free >= now.Needed+now.Needed/4:
 		log.Info("disk has enough space again", "dir", dir, "free", now.Free)
+		return false
 	}
+	return short
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Discovery and connections: this file opens the transport and gossip, and passes their
-// events to the roster. rejoin.go joins the addresses at which members are missing.
+// Discovery and connections: this file opens the transport and gossip and assembles what uses
+// them. connections.go passes their events to the roster, and rejoin.go joins the addresses at which members are missing.
 
 func (m *Member) openPort() error {
 	admits := &admission{roster: m.roster, verify: m.cfg.VerifyPeer, acknowledged: m.replica.Acknowledged.Admit}

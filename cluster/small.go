@@ -1,7 +1,5 @@
 package cluster
 
-import "github.com/conclave-go/conclave/cluster/replica"
-
 // What a small member gives up is room for bursts: tables in memory that absorb writes while a
 // flush is slow, and entries that spare a lagging member a snapshot.
 const (
@@ -17,10 +15,10 @@ func (c *Config) tableBytes() uint64 {
 	return 0
 }
 
-// keepEntries returns how many applied entries the member keeps in its log.
+// keepEntries returns how many applied entries the member keeps in its log; 0: the default.
 func (c *Config) keepEntries() uint64 {
 	if c.Small {
 		return smallEntries
 	}
-	return replica.KeepEntries
+	return 0
 }

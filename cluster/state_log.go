@@ -17,7 +17,7 @@ func (q *quorumLog) note(to *slog.Logger, seen *roster.Snapshot) {
 	case quorum && q.lost:
 		to.Info("quorum regained")
 	case !quorum && q.seen && !q.lost:
-		to.Warn("quorum lost", "remedy", "nothing is granted without a majority of the voters: start those that are down, or repair the network to them")
+		to.Warn("quorum lost", "remedy", "no command commits without a majority of the voters: start those that are down, or repair the network to them")
 	default:
 		q.seen = q.seen || quorum
 		return
@@ -55,7 +55,7 @@ func (l *redundancyLog) note(to *slog.Logger, now int, down []uint64, at time.Ti
 	}
 	switch {
 	case now < 0:
-		to.Warn("redundancy changed", append(attrs, "remedy", "there is no quorum, and nothing is granted: start the voters that are down")...)
+		to.Warn("redundancy changed", append(attrs, "remedy", "there is no quorum, and no command commits: start the voters that are down")...)
 	case now == 0 && (fell || len(down) > 0):
 		to.Warn("redundancy changed", append(attrs, "remedy", "the next failure stops the group: start the voters that are down, or add members in their place")...)
 	default:

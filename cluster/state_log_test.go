@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/roster"
+	"github.com/conclave-go/conclave/storage"
 )
 
 // The loss of the quorum is logged once, and so is its return; before the quorum was
@@ -73,5 +74,22 @@ func TestLogLiveness(t *testing.T) {
 	dead, alive, _ := strings.Cut(out.String(), "\n")
 	if !strings.Contains(dead, "level=WARN") || !strings.Contains(dead, "remedy=") || !strings.Contains(alive, "level=INFO") || strings.Contains(alive, "remedy=") {
 		t.Error(out.String())
+	}
+}
+
+// Flushes and compactions take space and free it again: a disk near the limit has one line, not one at each look.
+func TestLogSpace_DoesNotFlap(t *testing.T) {
+	var out strings.Builder
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	const mib = 1 << 20
+	short := false
+	for i := range uint64(100) {
+		short = logSpace(log, "d", short, storage.Space{Known: true, Free: (500 - i%2*16) * mib, Needed: (490 + i%2*16) * mib})
+	}
+	if short = logSpace(log, "d", short, storage.Space{Known: true, Free: 700 * mib, Needed: 490 * mib}); short {
+		t.Error("700 MiB are enough")
+	}
+	if n := strings.Count(out.String(), "\n"); n != 2 {
+		t.Errorf("%d lines, want a warning and its end:\n%s", n, &out)
 	}
 }

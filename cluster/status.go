@@ -57,10 +57,10 @@ func (m *Member) registeredProcess(member uint64) wire.ID {
 func (m *Member) Unreachable() string {
 	s := m.Status()
 	leader := s.LastLeader
-	if leader == 0 || leader == s.ID {
+	if s.Leader == s.ID {
 		return ""
 	}
-	if err := m.port.PeerError(leader); err != nil {
+	if err := m.port.PeerError(leader); leader != 0 && leader != s.ID && err != nil {
 		name := ""
 		for _, p := range s.Members {
 			if p.ID == leader {
@@ -71,9 +71,9 @@ func (m *Member) Unreachable() string {
 		return fmt.Sprintf("there is no connection to the leader, member %v%s: %v; this member reaches %d of %d voters",
 			wire.MemberID(leader), name, err, reachable, voters)
 	}
-	connected := m.roster.Snapshot().IsConnected
+	seen := m.roster.Snapshot()
 	for _, p := range s.Members {
-		if p.ID == s.ID || !p.Voter || connected(p.ID) || m.port.PeerError(p.ID) != nil || s.Leader != 0 && p.ID != leader {
+		if p.ID == s.ID || !p.Voter || seen.Unconnected(p.ID) < oneWayGrace || m.port.PeerError(p.ID) != nil || s.Leader != 0 && p.ID != leader {
 			continue
 		}
 		what := "a voter"
@@ -85,6 +85,10 @@ func (m *Member) Unreachable() string {
 	}
 	return ""
 }
+
+// oneWayGrace is for how long a voter that this member reaches may have no connection to it: after a start of either, the
+// two are not up at the same moment.
+const oneWayGrace = 5 * time.Second
 
 // reach counts the voters, and those that this member is connected to or is itself.
 func (m *Member) reach(members []Peer) (reachable, voters int) {
@@ -161,7 +165,9 @@ func redundancy(conf *raftpb.ConfState, alive func(id uint64) bool) int {
 }
 
 // Voters returns the voters of Raft's configuration as far as this member knows.
-func (m *Member) Voters() []uint64 { return m.replica.Status().Conf.GetVoters() }
+func (m *Member) Voters() []uint64 { return votersOf(m.replica) }
+
+func votersOf(g group) []uint64 { return g.Status().Conf.GetVoters() }
 
 // HasQuorum reports whether a majority of the voters is up, this member included, as far
 // as is known here. It never blocks.

@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// stream is a snapshot on its way, as cluster/snapshots.go streams one.
+// stream is a snapshot on its way, as cluster/replica/snapshot_send.go streams one.
 type stream struct {
 	from      *player
 	process   int // of the sender; 0: another stream has replaced this one

@@ -35,7 +35,7 @@ func (l *leaderLog) watch(to *slog.Logger, contact bool, leader uint64, now, pat
 	case !contact && !began && !l.missing && now-l.contact > patience:
 		l.missing = true
 		to.Warn("no leader", "last", wire.MemberID(l.last), "after", (now - l.contact).Round(time.Millisecond),
-			"remedy", "this member grants nothing without a leader: start the voters that are down, or repair the network to them")
+			"remedy", "this member serves no command without a leader: start the voters that are down, or repair the network to them")
 	}
 	if contact || began && !l.missing {
 		l.contact = now

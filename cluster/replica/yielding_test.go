@@ -40,7 +40,7 @@ func TestYielding_PausesWhereItIsSlow(t *testing.T) {
 
 // What is queued is fetched, also where fewer callers than were woken call again, and by a
 // loop that does not yield.
-func TestFetchTogether(t *testing.T) {
+func TestYielding_Fetch(t *testing.T) {
 	for name, y := range map[string]*yielding{
 		"none woken":     {},
 		"many woken":     {callers: 1000, callersAt: time.Now().Add(time.Hour)}, // for the largest number of yields

@@ -1,12 +1,5 @@
 package roster
 
-import "slices"
-
-// IsConnected reports whether a connection from the member is up. One to it is another thing.
-func (s *Snapshot) IsConnected(id uint64) bool {
-	return slices.ContainsFunc(s.Members, func(m Member) bool { return m.ID == id && m.connected })
-}
-
 // ReportNames reports the names of the members, this one included, and each that is recorded from now on. It is
 // called before the roster is used; nil: ignored.
 func (r *Roster) ReportNames(named func(member uint64, name string)) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -57,6 +58,8 @@ type entry struct {
 	died      bool       // gossip has declared a process dead
 	lastDeath uint64     // the highest boot counter of these
 	connected bool
+
+	unconnected time.Time // while there is no connection from the member: since when
 }
 
 // Snapshot is an immutable state of the roster.
@@ -73,6 +76,8 @@ type Member struct {
 	Build     string // the version that its last process states; "": unknown
 	boot      uint64 // of the latest live process, or else of the latest dead one
 	connected bool   // a connection from it is up
+
+	unconnected time.Time // else: since when, this process's start at most; zero: not known
 }
 
 // Liveness is a member's liveness according to gossip. Unseen: no event since this
@@ -163,7 +168,8 @@ func (r *Roster) Moved(member uint64, name, addr string) (moved bool) {
 func (r *Roster) Disconnected(member uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.entry(member).connected = false
+	e := r.entry(member)
+	e.connected, e.unconnected = false, time.Now()
 	r.refresh()
 	r.Changed.Set()
 }
@@ -258,7 +264,7 @@ func (r *Roster) Boots() map[uint64]uint64 {
 func (r *Roster) entry(member uint64) *entry {
 	e := r.entries[member]
 	if e == nil {
-		e = new(entry)
+		e = &entry{unconnected: time.Now()}
 		r.entries[member] = e
 	}
 	return e
@@ -349,7 +355,9 @@ func (r *Roster) refresh() {
 func (r *Roster) member(id uint64, boots map[uint64]uint64) Member {
 	m := Member{ID: id, Voter: slices.Contains(r.voters, id)}
 	e := r.entries[id]
-	m.connected = e != nil && e.connected
+	if e != nil {
+		m.connected, m.unconnected = e.connected, e.unconnected
+	}
 	m.Build = r.buildOf(id)
 	if boot, ok := boots[id]; ok {
 		m.Liveness, m.boot = Alive, boot
@@ -361,6 +369,9 @@ func (r *Roster) member(id uint64, boots map[uint64]uint64) Member {
 	}
 	return m
 }
+
+// IsDead reports whether gossip has declared the member's latest process dead, and no connection from it is open.
+func (s *Snapshot) IsDead(id uint64) bool { return s.liveness(id) == dead }
 
 // IsAlive reports whether gossip shows the member alive.
 func (s *Snapshot) IsAlive(id uint64) bool {

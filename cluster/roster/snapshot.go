@@ -2,6 +2,7 @@ package roster
 
 import (
 	"slices"
+	"time"
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -33,4 +34,15 @@ func (s *Snapshot) At(addr string) *wire.Peer {
 		}
 	}
 	return nil
+}
+
+// Unconnected returns for how long there has been no connection from the member, since this process started at most; 0: there
+// is one, or nothing is known. One to it is another thing.
+func (s *Snapshot) Unconnected(id uint64) time.Duration {
+	for _, m := range s.Members {
+		if m.ID == id && !m.connected && !m.unconnected.IsZero() {
+			return time.Since(m.unconnected)
+		}
+	}
+	return 0
 }

@@ -49,6 +49,7 @@ func TestGossip_FarIncarnationOfFaultyMember(t *testing.T) {
 		return hostile.Pack("Name", self.Name, "Addr", []byte(self.Addr), "Port", int(self.Port), "Meta", []byte("forged"),
 			"Incarnation", incarnation, "State", state, "Vsn", []byte{1, 5, 2, 0, 0, 0})
 	}
+	// 1,024 is gossipfilter's bound.
 	for _, incarnation := range []uint32{1 << 30, 1 << 31, math.MaxUint32 - 1, math.MaxUint32, 1024, 2048} {
 		for _, to := range []*gossiper{witness, victim} {
 			exchangeAs(t, to, state(incarnation, int(memberlist.StateAlive)))

@@ -3,6 +3,7 @@ package virtualtime
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,22 +46,7 @@ func TestUnavailable_NamesUnreachableLeader(t *testing.T) {
 func TestUnavailable_NamesOneWayCut(t *testing.T) {
 	t.Parallel()
 	logs, all := journals(3)
-	var mu sync.Mutex
-	var from int  // the dialing member that the firewall stops
-	var at string // the address that it protects; "": none
-	firewall := grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
-		dial := c.Dial
-		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			mu.Lock()
-			drops := i == from && addr == at
-			mu.Unlock()
-			if drops {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return dial(ctx, addr)
-		}
-	})
+	var f firewall
 	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
 		leader := g.Leader()
 		x := (leader + 1) % 3
@@ -70,12 +56,7 @@ func TestUnavailable_NamesOneWayCut(t *testing.T) {
 				g.T.Error(found)
 			}
 		}
-		protect := func(addr string) {
-			mu.Lock()
-			defer mu.Unlock()
-			from, at = leader, addr
-		}
-		protect(g.Configs[x].Bind)
+		f.protect(g.Configs[x].Bind, leader)
 		g.Net.Reset(x)
 		pass(20 * time.Second)
 		if now := g.Nodes[(leader+2)%3].Status().Leader; now != g.ID(leader) {
@@ -90,10 +71,74 @@ func TestUnavailable_NamesOneWayCut(t *testing.T) {
 				g.T.Errorf("%s: %s; want %s", failed, texts, want)
 			}
 		}
-		protect("")
+		f.protect("")
 		grouptest.AwaitHealth(g.T, g.Nodes[x], "")
 		if why := g.Member(x).Unreachable(); why != "" {
 			g.T.Errorf("healed: %s", why)
 		}
-	}, logs, firewall)
+	}, logs, f.option())
+}
+
+// The others cannot reach the leader any more and elect another one. It reaches all of them.
+func TestUnavailable_NamesOneWayCutOfFormerLeader(t *testing.T) {
+	t.Parallel()
+	var f firewall
+	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+		former := g.Leader()
+		f.protect(g.Configs[former].Bind, g.Others(former)...)
+		g.Net.Reset(former)
+		pass(30 * time.Second)
+		failed, texts := grouptest.FailedChecks(g.Nodes[former])
+		if want := "does not reach this member at " + g.Configs[former].Bind; failed != "leader" || !strings.Contains(texts, want) {
+			g.T.Errorf("%s: %s; want %s", failed, texts, want)
+		}
+	}, f.option())
+}
+
+// A machine that was installed again lets nothing in.
+func TestUnavailable_NamesOneWayCutAtStart(t *testing.T) {
+	t.Parallel()
+	var f firewall
+	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+		x := (g.Leader() + 1) % 3
+		g.Kill(x)
+		f.protect(g.Configs[x].Bind, g.Others(x)...)
+		_, err := g.Open(x, time.Minute)
+		grouptest.WantError(g.T, err, conclave.ErrUnavailable)
+		if want := "does not reach this member at " + g.Configs[x].Bind; err == nil || !strings.Contains(err.Error(), want) {
+			g.T.Errorf("%v; want %s", err, want)
+		}
+	}, f.option())
+}
+
+// firewall drops what some members send to an address when they connect.
+type firewall struct {
+	mu   sync.Mutex
+	at   string // guarded by mu; "": none
+	from []int  // guarded by mu
+}
+
+func (f *firewall) protect(addr string, from ...int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.from = addr, from
+}
+
+func (f *firewall) drops(from int, addr string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return addr == f.at && slices.Contains(f.from, from)
+}
+
+func (f *firewall) option() grouptest.Option {
+	return grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
+		dial := c.Dial
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			if f.drops(i, addr) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return dial(ctx, addr)
+		}
+	})
 }
