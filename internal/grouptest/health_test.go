@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -59,57 +58,6 @@ func TestHealth_Standby(t *testing.T) {
 	AwaitHealth(t, g.Nodes[1], "")
 	if role := g.Nodes[1].Status().Role; role != conclave.Standby {
 		t.Fatal(role)
-	}
-}
-
-// A follower whose disk hangs lags. It is not restarted for that: the disk would not be
-// any faster, and its process may be one of many on it.
-func TestHealth_DiskHangs(t *testing.T) {
-	t.Parallel()
-	g := Start(t, 3, PoweredDisks, LongSessions)
-	hung := (g.Leader() + 1) % 3
-	l := g.Nodes[g.Leader()].FencedLock("x")
-	MustLock(t, l)
-	release := g.Seams[hung].FS.(*PoweredDisk).Hang()
-	defer release()
-	MustUnlock(t, l)
-	text := AwaitHealth(t, g.Nodes[hung], "caught-up progress")
-	WantHealth(t, g.Nodes[hung], true, false)
-	if !strings.Contains(text, "has been behind for") {
-		t.Error(text)
-	}
-	release()
-	AwaitHealth(t, g.Nodes[hung], "")
-}
-
-// No heartbeat and no gossip shows that disks do not answer. A leader that commits nothing is
-// not ready.
-func TestHealth_NothingCommitted(t *testing.T) {
-	t.Parallel()
-	for _, n := range []int{1, 3} {
-		g := Start(t, n, PoweredDisks, LongSessions, LongElections) // no member could be elected
-		leader := g.Leader()
-		MustLock(t, g.Nodes[leader].FencedLock("x"))
-		hung := []int{leader}
-		if n > 1 {
-			hung = g.Others(leader)
-		}
-		var releases []func()
-		for _, i := range hung {
-			releases = append(releases, g.Seams[i].FS.(*PoweredDisk).Hang())
-		}
-		granted := make(chan error, 1)
-		go func() {
-			_, err := g.Nodes[leader].FencedLock("y").Lock(Within(t, time.Minute))
-			granted <- err
-		}()
-		AwaitHealth(t, g.Nodes[leader], "progress")
-		WantHealth(t, g.Nodes[leader], true, false)
-		for _, release := range releases {
-			release()
-		}
-		Must(t, <-granted)
-		AwaitHealth(t, g.Nodes[leader], "")
 	}
 }
 

@@ -117,3 +117,58 @@ func TestHealth_LeadershipTransferred(t *testing.T) {
 		grouptest.Must(g.T, <-done)
 	})
 }
+
+// A follower whose disk hangs lags. It is not restarted for that: the disk would not be
+// any faster, and its process may be one of many on it.
+func TestHealth_DiskHangs(t *testing.T) {
+	t.Parallel()
+	disks := make([]*laggingDisk, 3)
+	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+		hung := (g.Leader() + 1) % 3
+		l := g.Nodes[g.Leader()].FencedLock("x")
+		grouptest.MustLock(g.T, l)
+		release := disks[hung].hang()
+		defer release()
+		grouptest.MustUnlock(g.T, l)
+		text := grouptest.AwaitHealth(g.T, g.Nodes[hung], "caught-up progress")
+		grouptest.WantHealth(g.T, g.Nodes[hung], true, false)
+		if !strings.Contains(text, "has been behind for") {
+			g.T.Error(text)
+		}
+		release()
+		grouptest.AwaitHealth(g.T, g.Nodes[hung], "")
+	}, lagging(disks))
+}
+
+// No heartbeat and no gossip shows that disks do not answer. A leader that commits nothing is
+// not ready.
+func TestHealth_NothingCommitted(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		disks := make([]*laggingDisk, n)
+		grouptest.InBubble(t, n, func(g *grouptest.Group) {
+			leader := g.Leader()
+			grouptest.MustLock(g.T, g.Nodes[leader].FencedLock("x"))
+			hung := []int{leader}
+			if n > 1 {
+				hung = g.Others(leader)
+			}
+			var releases []func()
+			for _, i := range hung {
+				releases = append(releases, disks[i].hang())
+			}
+			granted := make(chan error, 1)
+			go func() {
+				_, err := g.Nodes[leader].FencedLock("y").Lock(grouptest.Within(g.T, time.Minute))
+				granted <- err
+			}()
+			grouptest.AwaitHealth(g.T, g.Nodes[leader], "progress")
+			grouptest.WantHealth(g.T, g.Nodes[leader], true, false)
+			for _, release := range releases {
+				release()
+			}
+			grouptest.Must(g.T, <-granted)
+			grouptest.AwaitHealth(g.T, g.Nodes[leader], "")
+		}, lagging(disks))
+	}
+}

@@ -45,10 +45,15 @@ func TestLeadership_SlowDisk(t *testing.T) {
 			g.T.Errorf("%d grants in a minute", n)
 		}
 		disks[slow].set(0)
-	}, grouptest.Edit(func(i int, _ *conclave.Config, s *cluster.Seams) {
+	}, lagging(disks))
+}
+
+// lagging gives each member a disk that can be made slow.
+func lagging(disks []*laggingDisk) grouptest.Option {
+	return grouptest.Edit(func(i int, _ *conclave.Config, s *cluster.Seams) {
 		disks[i] = &laggingDisk{FS: s.FS}
 		s.FS = disks[i]
-	}))
+	})
 }
 
 // laggingDisk delays each sync.
@@ -56,6 +61,16 @@ type laggingDisk struct {
 	vfs.FS
 	mu    sync.Mutex
 	delay time.Duration // guarded by mu
+	hung  chan struct{} // guarded by mu; nil unless it hangs, closed when it goes on
+}
+
+// hang lets no sync return before release is called.
+func (d *laggingDisk) hang() (release func()) {
+	hung := make(chan struct{})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hung = hung
+	return sync.OnceFunc(func() { close(hung) })
 }
 
 func (d *laggingDisk) set(delay time.Duration) {
@@ -66,10 +81,13 @@ func (d *laggingDisk) set(delay time.Duration) {
 
 func (d *laggingDisk) wait() {
 	d.mu.Lock()
-	delay := d.delay
+	delay, hung := d.delay, d.hung
 	d.mu.Unlock()
 	if delay > 0 {
 		pass(delay)
+	}
+	if hung != nil {
+		<-hung
 	}
 }
 
