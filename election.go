@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/fact"
@@ -36,7 +37,8 @@ type Leader struct {
 	Session SessionID
 	Node    MemberID
 	// Member is Node as this node, or the member that the client asks, sees it: with the name and the
-	// address. It has no more than the ID if it is a client, or a member that is not listed any more.
+	// address. It has no more than the ID if Node is a client, or a member that is not listed any more,
+	// or if this process is a client and no member has answered within a second. It is zero if Node is.
 	Member Member
 	// SessionName and Client are as in [LockInfo], and set in what [Group.Elections] lists only.
 	SessionName string
@@ -263,13 +265,24 @@ func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
 	})
 }
 
-// describeLeader sets Member. It fails no call: what is known of a member is no part of the outcome.
+// describeTime bounds how long a leader waits to be described.
+const describeTime = time.Second
+
+// describeLeader sets Member. It fails no call, and delays none for long: what is known of a member is no part of the
+// outcome, and a client may just have lost the member that it would ask.
 func describeLeader(ctx context.Context, g *Group, l Leader) Leader {
 	if l.Node == 0 {
 		return l
 	}
-	members, _ := g.membersByID(ctx)
-	return members.lead(l)
+	return describing(ctx, g).lead(l)
+}
+
+// describing returns the members as far as they are known within describeTime.
+func describing(ctx context.Context, g *Group) membersByID {
+	bounded, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
+	members, _ := g.membersByID(bounded)
+	return members
 }
 
 func (m membersByID) lead(l Leader) Leader {
@@ -310,7 +323,7 @@ func (g *Group) Elections(ctx context.Context, prefix string, opts ...ListOption
 				continue // in the lock-delay of its last leader
 			}
 			if err == nil && members == nil {
-				if members, _ = g.membersByID(ctx); members == nil {
+				if members = describing(ctx, g); members == nil {
 					members = membersByID{}
 				}
 			}
