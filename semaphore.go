@@ -27,20 +27,22 @@ type Semaphore struct {
 	lease *client.Lease // to acquire under; nil: the node's own
 	name  string
 	bad   error         // what is wrong with the name or the limit
-	limit atomic.Uint32 // that this handle uses; 0 with follows: not known yet
+	limit atomic.Uint32 // that this handle uses; with follows: that a Resize has set, 0: none is known
 
 	follows bool // the limit is GroupLimit
 }
 
 // GroupLimit as the limit of a handle is the limit that [Semaphore.Resize] has set, whatever it is: the
 // handle reads it at its first use, and follows each later Resize. So a program changes the
-// limit at run time without making handles again. Until a Resize has set a limit, and no user with a
-// limit holds permits or waits, Acquire and TryAcquire fail with ErrNoLimit. After a Resize
-// to 0 the handle uses the limit that it has used last.
+// limit at run time without making handles again.
+//
+// While no Resize has set a limit, each Acquire and TryAcquire takes the limit of those that hold
+// permits or wait at that moment, and fails with ErrNoLimit if there are none. After a Resize to 0 the handle
+// goes on with the limit that it has read, until it finds the semaphore in use with another one.
 const GroupLimit = math.MinInt32
 
 // SemaphoreInfo describes a semaphore. One that is not in use and was never resized
-// has the limit of the handle that asks; 0 with [GroupLimit] if it has used none.
+// has the limit of the handle that asks; with [GroupLimit] that of the last Resize that it has read, or 0.
 type SemaphoreInfo struct {
 	Name      string
 	Limit     int
@@ -162,25 +164,28 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool, span *span) (
 		if !s.follows || !errors.As(err, &f) || f.Kind != client.Refused || f.Reply.GetCode() != wire.Code_LIMIT_MISMATCH {
 			return p, err
 		}
-		limit = f.Reply.GetLimit() // of a Resize since then
-		s.limit.Store(limit)
+		limit = 0 // there is another one since then
 	}
 }
 
-// groupLimit reads the limit of the group.
+// groupLimit reads the limit of the group. The handle remembers one that Resize has set: that of other users lasts only
+// as long as they use the semaphore, so it is valid for the present call.
 func (s *Semaphore) groupLimit(ctx context.Context) (uint32, error) {
 	v, err := ask[*machine.SemaphoreView](ctx, s.group, machine.SemaphoreQuery{Name: s.name})
 	switch {
 	case err != nil:
 		return 0, err
-	case v != nil:
-		s.limit.Store(v.Limit)
-	}
-	limit := s.limit.Load()
-	if limit == 0 {
+	case v == nil: // there was no Resize, or it was undone
+		if limit := s.limit.Load(); limit != 0 {
+			return limit, nil
+		}
 		return 0, ErrNoLimit
+	case v.Resized:
+		s.limit.Store(v.Limit)
+	case v.Limit != s.limit.Load():
+		s.limit.Store(0)
 	}
-	return limit, nil
+	return v.Limit, nil
 }
 
 func (s *Semaphore) request(ctx context.Context, n int, limit uint32, wait bool, span *span) (*Permit, error) {

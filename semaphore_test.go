@@ -148,18 +148,53 @@ func TestSemaphore_GroupLimit(t *testing.T) {
 	})
 }
 
-// A semaphore that another handle uses has a limit, also before any Resize.
+// A semaphore that another handle uses has a limit, also before any Resize, and for as long as that.
 func TestSemaphore_GroupLimitOfUsers(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
-		grouptest.MustAcquire(t, n.Semaphore("x", 2), 1)
 		s := n.Semaphore("x", conclave.GroupLimit)
-		if info := grouptest.SemaphoreInfo(t, s); info.Limit != 2 {
-			t.Errorf("%+v", info)
+		for limit := 2; limit < 4; limit++ {
+			user := grouptest.MustAcquire(t, n.Semaphore("x", limit), 1)
+			if info := grouptest.SemaphoreInfo(t, s); info.Limit != limit {
+				t.Errorf("%+v", info)
+			}
+			p := grouptest.MustAcquire(t, s, 1)
+			grouptest.Must(t, user.Release(t.Context()))
+			more := grouptest.MustAcquire(t, s, 1) // its other permit uses the semaphore
+			grouptest.Must(t, p.Release(t.Context()))
+			grouptest.Must(t, more.Release(t.Context()))
+			_, err := s.TryAcquire(t.Context(), 1)
+			grouptest.WantError(t, err, conclave.ErrNoLimit)
+			if info := grouptest.SemaphoreInfo(t, s); info.Limit != 0 {
+				t.Errorf("without users: %+v", info)
+			}
 		}
-		grouptest.MustAcquire(t, s, 1)
 		if info := grouptest.SemaphoreInfo(t, n.Semaphore("y", conclave.GroupLimit)); info.Limit != 0 || info.Available != 0 {
 			t.Errorf("%+v", info)
 		}
+	})
+}
+
+// After a Resize to 0 a handle that has read the limit goes on with it, until it finds another one.
+func TestSemaphore_GroupLimitUndone(t *testing.T) {
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s, later := n.Semaphore("x", conclave.GroupLimit), n.Semaphore("x", conclave.GroupLimit)
+		grouptest.Must(t, s.Resize(t.Context(), 2))
+		grouptest.Must(t, grouptest.MustAcquire(t, s, 1).Release(t.Context()))
+		grouptest.Must(t, s.Resize(t.Context(), 0))
+		_, err := later.Acquire(t.Context(), 1)
+		grouptest.WantError(t, err, conclave.ErrNoLimit)
+		p := grouptest.MustAcquire(t, s, 1)
+		if info := grouptest.SemaphoreInfo(t, later); info.Limit != 2 {
+			t.Errorf("%+v", info)
+		}
+		grouptest.Must(t, p.Release(t.Context()))
+
+		user := grouptest.MustAcquire(t, n.Semaphore("x", 9), 1)
+		p = grouptest.MustAcquire(t, s, 1)
+		grouptest.Must(t, user.Release(t.Context()))
+		grouptest.Must(t, p.Release(t.Context()))
+		_, err = s.Acquire(t.Context(), 1)
+		grouptest.WantError(t, err, conclave.ErrNoLimit)
 	})
 }
 

@@ -46,6 +46,7 @@ type SessionView struct {
 type SemaphoreView struct {
 	Name      string
 	Limit     uint32
+	Resized   bool  `json:",omitempty"` // the limit is that of a Resize, and not only of those that use the semaphore
 	Available int64 // negative while more are held than a smaller limit allows
 	Waiters   int
 	Holders   []PermitView // the first ones by fence, MaxHolders at most; see HoldersQuery
@@ -95,7 +96,7 @@ func (m *Machine) viewSession(s *session) SessionView {
 
 // viewSemaphore lists the first holders. It looks at no more than the page may.
 func (m *Machine) viewSemaphore(s *semaphore, page *page) SemaphoreView {
-	v := SemaphoreView{Name: s.name(), Limit: s.limit, Available: s.free(), Waiters: s.queue.Len, Total: s.held.Len()}
+	v := SemaphoreView{Name: s.name(), Limit: s.limit, Resized: s.resized, Available: s.free(), Waiters: s.queue.Len, Total: s.held.Len()}
 	s.held.Ascend(func(p *permit) bool {
 		if !p.owner.dead() {
 			v.Holders = append(v.Holders, viewPermit(p))
