@@ -21,7 +21,8 @@ import (
 // state again. It yields what differs from what it has yielded before, and another Event with
 // Synced: first the keys that were deleted meanwhile, each as an Event with Deleted, whose
 // Entry has no more than the Key, then those that were written. So a follower that is slower than the
-// changes, or whose node received a snapshot, misses intermediate values and never the latest.
+// changes, or whose node received a snapshot, misses intermediate values and never the latest. So may
+// any follower directly after an Event with Synced, of keys that changed while the state was read.
 //
 // Follow reads all keys at once, as [KV.List] does, and remembers the modify index of each
 // key until it ends. It has no goroutine and does not poll. The sequence ends with an error:
