@@ -100,7 +100,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 	app := newApplication(checked.Logger)
 	checked.Logger, checked.Dial = app.log, app.calls.Dial(checked.Dial)
 	c := &Client{
-		Group: &Group{calls: newCalls()}, cfg: checked, app: app, log: checked.Logger,
+		Group: &Group{calls: newCalls(), readOnly: checked.ReadOnly}, cfg: checked, app: app, log: checked.Logger,
 		events: newEvents(checked.Events, checked.Logger), done: make(chan struct{}), shutdown: newShutdown(),
 	}
 	c.admin = c

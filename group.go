@@ -18,6 +18,8 @@ type Group struct {
 	isNode bool   // this process has a member, which can have checks
 	dir    string // of that member
 
+	readOnly bool // it is a client that changes nothing
+
 	tracing tracing
 	admin   admin
 }

@@ -147,6 +147,8 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool, span *span) (
 		return nil, s.bad
 	case n < 1:
 		return nil, fmt.Errorf("%w number of permits: want at least 1, got %d", ErrInvalid, n)
+	case s.group.readOnly: // and not only once the limit has been read
+		return nil, errReadOnly
 	}
 	limit := s.limit.Load()
 	for {

@@ -98,6 +98,16 @@ func wantRefused(t testing.TB, c *conclave.Client, other conclave.MemberID) {
 		"lock":     func(ctx context.Context) error { _, err := c.FencedLock("x").Lock(ctx); return err },
 		"campaign": func(ctx context.Context) error { _, err := c.Election("x").Campaign(ctx, nil); return err },
 		"acquire":  func(ctx context.Context) error { _, err := c.Semaphore("x", 1).Acquire(ctx, 1); return err },
+		"resize":   func(ctx context.Context) error { return c.Semaphore("x", 1).Resize(ctx, 2) },
+		"acquire within the group's limit": func(ctx context.Context) error {
+			_, err := c.Semaphore("x", conclave.GroupLimit).Acquire(ctx, 1)
+			return err
+		},
+		"try to acquire within the group's limit": func(ctx context.Context) error {
+			_, err := c.Semaphore("x", conclave.GroupLimit).TryAcquire(ctx, 1)
+			return err
+		},
+		"renew":    func(ctx context.Context) error { return c.RenewSession(ctx, conclave.SessionID{1}) },
 		"session":  func(ctx context.Context) error { _, err := c.NewSession(ctx, nil); return err },
 		"attach":   func(ctx context.Context) error { _, err := c.AttachSession(ctx, conclave.SessionID{1}); return err },
 		"close":    func(ctx context.Context) error { return c.CloseSession(ctx, conclave.SessionID{1}) },
