@@ -143,11 +143,16 @@ func (p *program) inspect(ctx context.Context, read conclave.MemberID, why error
 	}
 	limited, cancel := p.within(ctx)
 	defer cancel()
+	var before []conclave.MemberReport
 	for began := time.Now(); ; {
 		reports, err := conclave.Inspect(limited, cfg)
-		if err != nil || ctx.Err() != nil {
+		if err != nil && before == nil || ctx.Err() != nil {
 			return nil, nil, cause(ctx, errors.Join(err, ctx.Err()))
 		}
+		if limited.Err() != nil {
+			reports = completed(reports, before)
+		}
+		before = reports
 		o := &outage{reports: reports, why: why}
 		for i := range reports {
 			r := &reports[i]
@@ -170,6 +175,22 @@ func (p *program) inspect(ctx context.Context, read conclave.MemberID, why error
 			return nil, o, cause(ctx, ctx.Err())
 		}
 	}
+}
+
+// completed returns reports, with those of before for the addresses that had no time to answer again.
+func completed(reports, before []conclave.MemberReport) []conclave.MemberReport {
+	of := func(in []conclave.MemberReport, addr string) int {
+		return slices.IndexFunc(in, func(r conclave.MemberReport) bool { return r.Addr == addr })
+	}
+	for _, b := range before {
+		switch i := of(reports, b.Addr); {
+		case i < 0: // it is stated by a member that had no time to answer
+			reports = append(reports, b)
+		case errors.Is(reports[i].Err, context.DeadlineExceeded):
+			reports[i] = b
+		}
+	}
+	return reports
 }
 
 // shows notes that what is printed is what a member has that showed s.

@@ -162,6 +162,24 @@ func TestOutage_EachCommand(t *testing.T) {
 	}
 }
 
+// While an election may be under way the addresses are asked again, and what the last ones had no time to answer is not
+// reported in place of what they did before.
+func TestOutage_TimeoutWhileAskedAgain(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	all := d.found()
+	d.healthy(all[0], 3, 0)
+	all[1].kill()
+	signalAgents(t, syscall.SIGSTOP, all[2])
+	r := d.result(all[0], "status", "--timeout", "2s")
+	for deadline := time.Now().Add(patience); r.code != exitUnavailable && time.Now().Before(deadline); {
+		r = d.result(all[0], "status", "--timeout", "2s")
+	}
+	if out := strings.Join(strings.Fields(r.out), " "); r.code != exitUnavailable || !strings.Contains(out, all[2].addr+" timed out: ") || !strings.Contains(out, "no answer within 1.") {
+		t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)
+	}
+}
+
 func TestOutage_JSON(t *testing.T) {
 	t.Parallel()
 	type printed struct { // an outageView, which package json does not decode
