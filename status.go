@@ -183,7 +183,8 @@ func (n *Node) status(context.Context) (Status, error) { return n.Status(), nil 
 type MemberReport struct {
 	Addr string // that was dialed
 	// Err is why the member has not answered; nil: it has, and the rest of the report is set. An error with a method
-	// Timeout that returns true means that nothing has answered in time.
+	// Timeout that returns true means that nothing has answered in time: the member, or the name service before it. If ctx
+	// left too little time for an answer, that wraps ctx's error.
 	Err    error
 	Status Status
 	Health Health // Reasons is nil if the member runs a build that does not report it to clients
@@ -204,8 +205,8 @@ func (r *MemberReport) Leaderless() string {
 
 // Inspect asks members of a group what each knows of it by itself: the one at each of cfg.Addresses, and then those at
 // the addresses that the first ones state. It needs no quorum and no registration, so it shows why [Dial] or [Open]
-// waits. It blocks until each address has answered or failed, for which it has 2.5 seconds, or ctx is done, which ends
-// the attempts. The reports are in the order of the addresses.
+// waits. It blocks until each address has answered or failed, for which it has 2.5 seconds with the lookup of a name, or
+// ctx is done, which ends the attempts. The reports are in the order of the addresses.
 //
 // What a member knows may be out of date, also who leads: Status.Members[].Alive is its failure detector's view, and
 // Health.Contact says when it has heard the leader. To read keys or locks without a quorum, dial with

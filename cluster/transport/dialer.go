@@ -85,7 +85,7 @@ func (d *Dialer) Resolve(ctx context.Context, addr string) ([]Target, error) {
 	defer cancel()
 	targets, err := d.network().resolve(bounded, addr)
 	if err != nil {
-		err = &ConnectError{Addr: addr, Client: true, Err: withCause(bounded, err)}
+		err = &ConnectError{Addr: addr, Client: true, Err: err}
 		d.failures.outbound(ctx, Target{Addr: addr}, err)
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -26,15 +27,28 @@ const (
 	// inspectTime bounds the inspection of one address. It is shorter than the time that a handshake may take
 	// (transport.Timing), whose end would look like a wrong port.
 	inspectTime = 2500 * time.Millisecond
+	// leastInspectTime is what an address needs at least: in less than that a silent one may just be far away.
+	leastInspectTime = 500 * time.Millisecond
 	// maxInspecting bounds the attempts at a time.
 	maxInspecting = 16
 )
 
 // noAnswer is the error of an address that does not answer in time.
-type noAnswer struct{ within time.Duration }
+type noAnswer struct {
+	within   time.Duration
+	resolved time.Duration // after which the name service had answered; 0: it was not asked
+	dialed   bool          // there was an address to connect to
+}
 
 func (e noAnswer) Error() string {
-	return fmt.Sprintf("no answer within %v: the process there is paused or overloaded, or the network drops what is sent to it", e.within)
+	within := e.within.Round(time.Millisecond)
+	switch {
+	case !e.dialed:
+		return fmt.Sprintf("no answer of the name service within %v", within)
+	case e.within-e.resolved < leastInspectTime:
+		return fmt.Sprintf("no answer within %v, of which the name service has taken %v", within, e.resolved.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("no answer within %v: the process there is paused or overloaded, or the network drops what is sent to it", within)
 }
 
 // Timeout is that of [net.Error].
@@ -70,14 +84,18 @@ type inspection struct {
 	slots  chan struct{} // has a token for each attempt under way
 }
 
-// address inspects what an address leads to.
+// address inspects what an address leads to. The name service and a member share the time.
 func (i *inspection) address(ctx context.Context, addr string) []Inspected {
-	targets := []transport.Target{{Addr: addr}}
+	targets, resolved := []transport.Target{{Addr: addr}}, time.Duration(0)
 	if i.dialer.Resolves(addr) {
 		i.slots <- struct{}{}
-		found, err := i.dialer.Resolve(ctx, addr)
+		began := time.Now()
+		bounded, cancel := within(ctx, noAnswer{})
+		found, err := i.dialer.Resolve(bounded, addr)
+		cancel()
+		resolved = time.Since(began)
 		if <-i.slots; err != nil {
-			return []Inspected{{Addr: addr, Err: err}}
+			return []Inspected{{Addr: addr, Err: endOf(ctx, addr, err)}}
 		}
 		targets = found
 	}
@@ -88,31 +106,49 @@ func (i *inspection) address(ctx context.Context, addr string) []Inspected {
 			i.slots <- struct{}{}
 			defer func() { <-i.slots }()
 			all[n].Addr = to.Addr
-			all[n].Answers, all[n].Err = i.target(ctx, to)
+			bounded, cancel := within(ctx, noAnswer{resolved: resolved, dialed: true})
+			defer cancel()
+			answers, err := i.target(bounded, to)
+			all[n].Answers, all[n].Err = answers, endOf(ctx, to.Addr, err)
 		})
 	}
 	routines.Wait()
 	return all
 }
 
+// within bounds what is left of the inspection of an address: it ends shortly before ctx, whose end says nothing about the
+// address, unless there is too little time to say anything.
+func within(ctx context.Context, e noAnswer) (context.Context, context.CancelFunc) {
+	e.within = inspectTime
+	if deadline, ok := ctx.Deadline(); ok {
+		if left := e.resolved + time.Until(deadline)*9/10; left >= leastInspectTime {
+			e.within = min(e.within, left)
+		}
+	}
+	return context.WithTimeoutCause(ctx, e.within-e.resolved, e)
+}
+
+// endOf returns the end of ctx if that is why an address has failed: what else err says, such as that a port may be wrong,
+// does not follow from it.
+func endOf(ctx context.Context, addr string, err error) error {
+	if end := context.Cause(ctx); end != nil && errors.Is(err, end) {
+		return fmt.Errorf("inspect %s: %w", addr, client.ContextError(ctx))
+	}
+	return err
+}
+
 // target asks the member at a target. Each connection is that of another client: two to one member would end each other.
 func (i *inspection) target(ctx context.Context, to transport.Target) (map[string][]byte, error) {
-	limit := inspectTime
-	if deadline, ok := ctx.Deadline(); ok { // its end would look like a wrong port as well
-		limit = min(limit, time.Until(deadline)*9/10).Round(time.Millisecond)
-	}
-	bounded, cancel := context.WithTimeoutCause(ctx, limit, noAnswer{limit})
-	defer cancel()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := i.dialer.Connect(bounded, to, key, wire.ID{})
+	conn, err := i.dialer.Connect(ctx, to, key, wire.ID{})
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close(nil)
-	defer context.AfterFunc(bounded, func() { conn.Close(context.Cause(bounded)) })()
+	defer context.AfterFunc(ctx, func() { conn.Close(context.Cause(ctx)) })()
 	// The member begins with requests after an Attach. It does not wait for what comes of that.
 	conn.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: new(wire.Attach)}}, 0)
 	for n, kind := range i.kinds {
