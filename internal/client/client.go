@@ -21,7 +21,7 @@ type Config struct {
 	TTL            time.Duration // of the client's own lease
 	IncarnationTTL time.Duration // how long the group keeps the registration of a silent process
 	Logger         *slog.Logger
-	// Patience is for how long this process may not run before that is logged. Default: 1 s.
+	// Patience is for how long this process may not run before that is logged, see [pause.New]. Default: 1 s.
 	Patience time.Duration
 
 	// LeaseEnded and HoldLost report the end of a lease and, after it, each hold
@@ -72,8 +72,8 @@ func newClient(cfg Config, clock *leaseclock.Clock) *Client {
 	c.lists.life = &c.lifetime
 	c.renewal.commands, c.renewal.leases, c.renewal.clock = &c.commands, &c.leases, clock
 	c.losses.log, c.losses.lost, c.losses.report = cfg.Logger, &c.metrics.Lost, cfg.HoldLost
-	c.pauses = pause.New(cmp.Or(cfg.Patience, time.Second), func(paused time.Duration) {
-		c.log.Warn("this process did not run", "paused", paused.Round(pauseUnit),
+	c.pauses = pause.New(cmp.Or(cfg.Patience, time.Second), func(p pause.Pauses) {
+		c.log.Warn("this process did not run", "paused", p.Longest.Round(pauseUnit), "pauses", p.Count, "total", p.Total.Round(pauseUnit),
 			"remedy", "its leases may have ended, and other members take it for dead: look for "+pause.Causes)
 	})
 	c.metrics.Margin = metrics.NewLongDurations()

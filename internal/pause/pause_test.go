@@ -21,12 +21,12 @@ func (s *stopped) Suspended(_, _ time.Duration) time.Duration {
 	return time.Duration(s.duration.Load())
 }
 
-func watch(t *testing.T, test func(w *Watch, clock *leaseclock.Clock, pause func(time.Duration), reports *[]time.Duration)) {
+func watch(t *testing.T, test func(w *Watch, clock *leaseclock.Clock, pause func(time.Duration), reports *[]Pauses)) {
 	synctest.Test(t, func(*testing.T) {
 		s := &stopped{began: time.Now()}
 		clock := leaseclock.New(s)
-		var reports []time.Duration
-		w := New(time.Second, func(paused time.Duration) { reports = append(reports, paused) })
+		var reports []Pauses
+		w := New(time.Second, func(p Pauses) { reports = append(reports, p) })
 		w.Start(clock)
 		defer w.Stop()
 		test(w, clock, func(d time.Duration) { s.duration.Add(int64(d)) }, &reports)
@@ -34,7 +34,7 @@ func watch(t *testing.T, test func(w *Watch, clock *leaseclock.Clock, pause func
 }
 
 func TestWatch_ReportsPauses(t *testing.T) {
-	watch(t, func(_ *Watch, _ *leaseclock.Clock, pause func(time.Duration), reports *[]time.Duration) {
+	watch(t, func(_ *Watch, _ *leaseclock.Clock, pause func(time.Duration), reports *[]Pauses) {
 		time.Sleep(time.Hour)
 		pause(time.Second) // a late timer
 		time.Sleep(time.Minute)
@@ -45,7 +45,7 @@ func TestWatch_ReportsPauses(t *testing.T) {
 		pause(19 * time.Second)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(*reports) != 1 || (*reports)[0].Round(time.Second) != 19*time.Second {
+		if len(*reports) != 1 || (*reports)[0].Longest.Round(time.Second) != 19*time.Second {
 			t.Errorf("after 19s it reports %v", *reports)
 		}
 	})
@@ -53,7 +53,7 @@ func TestWatch_ReportsPauses(t *testing.T) {
 
 // A caller learns of a pause before the goroutine does, and the pause is reported once.
 func TestWatch_Since(t *testing.T) {
-	watch(t, func(w *Watch, clock *leaseclock.Clock, pause func(time.Duration), reports *[]time.Duration) {
+	watch(t, func(w *Watch, clock *leaseclock.Clock, pause func(time.Duration), reports *[]Pauses) {
 		time.Sleep(time.Minute + time.Millisecond)
 		before := clock.Now()
 		pause(5 * time.Second)
@@ -83,8 +83,54 @@ func TestWatch_Since(t *testing.T) {
 	})
 }
 
+// Of many pauses in a row the first one is reported at once, and the others together, once a while and at the end.
+func TestWatch_ReportsPausesInARowTogether(t *testing.T) {
+	watch(t, func(w *Watch, _ *leaseclock.Clock, pause func(time.Duration), reports *[]Pauses) {
+		for i := range 10 {
+			pause(2 * time.Second)
+			if i == 5 {
+				pause(time.Second)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		w.Stop()
+		var all Pauses
+		for i, p := range *reports {
+			if i == 0 && p.Count != 1 {
+				t.Errorf("the first report is %+v", p)
+			}
+			all = Pauses{all.Count + p.Count, max(all.Longest, p.Longest), all.Total + p.Total}
+		}
+		if n := len(*reports); n < 2 || n > 4 || all.Count != 10 || all.Longest.Round(time.Second) != 3*time.Second || all.Total < 21*time.Second || all.Total > 24*time.Second {
+			t.Errorf("%d reports: %+v", n, *reports)
+		}
+	})
+}
+
+// A patience of a few milliseconds is no reason to report what each process on a busy host sees.
+func TestWatch_LeastPatience(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		s := &stopped{began: time.Now()}
+		var reports []Pauses
+		w := New(10*time.Millisecond, func(p Pauses) { reports = append(reports, p) })
+		w.Start(leaseclock.New(s))
+		defer w.Stop()
+		for range 10 {
+			s.duration.Add(int64(100 * time.Millisecond))
+			time.Sleep(time.Second)
+		}
+		s.duration.Add(int64(time.Second))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(reports) != 1 || reports[0].Count != 1 || reports[0].Total < 900*time.Millisecond {
+			t.Errorf("%+v", reports)
+		}
+	})
+}
+
 func TestWatch_Stopped(t *testing.T) {
-	watch(t, func(w *Watch, clock *leaseclock.Clock, pause func(time.Duration), reports *[]time.Duration) {
+	watch(t, func(w *Watch, clock *leaseclock.Clock, pause func(time.Duration), reports *[]Pauses) {
 		w.Stop()
 		w.Start(clock)
 		time.Sleep(time.Minute)
@@ -94,7 +140,7 @@ func TestWatch_Stopped(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(*testing.T) {
-		w := New(time.Second, func(time.Duration) { t.Error("reports") })
+		w := New(time.Second, func(Pauses) { t.Error("reports") })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if w.Since(0) != 0 {
