@@ -1,10 +1,7 @@
 package grouptest
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -13,7 +10,6 @@ import (
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
-	"github.com/conclave-go/conclave/conclavehttp"
 )
 
 // A restart of a member without a quorum helps nothing.
@@ -59,52 +55,4 @@ func TestHealth_Standby(t *testing.T) {
 	if role := g.Nodes[1].Status().Role; role != conclave.Standby {
 		t.Fatal(role)
 	}
-}
-
-// smallDisk is a file system that has so many bytes free.
-type smallDisk struct {
-	vfs.FS
-	free *atomic.Uint64
-}
-
-func (d smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
-	return vfs.DiskUsage{AvailBytes: d.free.Load()}, nil
-}
-
-// A member warns while its next logs and tables may not fit on the disk, and stays ready: the
-// other members may be short at the same time. Free space is taken each 10 s.
-func TestHealth_DiskAlmostFull(t *testing.T) {
-	t.Parallel()
-	var free atomic.Uint64
-	free.Store(1 << 20)
-	lines := NewJournal()
-	g := Start(t, 1, Edit(func(_ int, c *conclave.Config, h *cluster.Seams) {
-		c.Dir, c.Logger, h.FS = "data", lines.Logger(), smallDisk{vfs.NewMem(), &free}
-	}))
-	n := g.Nodes[0]
-	text := AwaitHealth(t, n, "disk")
-	WantHealth(t, n, true, true)
-	if !strings.Contains(text, "the disk of data has 1.0 MB left") {
-		t.Error(text)
-	}
-	if w := probe(n, "/readyz?verbose"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "[!]disk warning: "+text+"\nreadyz check passed\n") {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	m := n.Metrics()
-	if m.DiskFree != 1<<20 || m.DiskNeeded <= m.DiskFree {
-		t.Errorf("free %d, needed %d", m.DiskFree, m.DiskNeeded)
-	}
-	free.Store(m.DiskNeeded + 64<<20) // the database may grow meanwhile
-	AwaitHealth(t, n, "")
-	for _, line := range []string{"level=WARN msg=\"disk almost full", "level=INFO msg=\"disk has enough space again"} {
-		if _, err := lines.Find(t.Context(), 0, line); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func probe(n *conclave.Node, target string) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	conclavehttp.Health(n).ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
-	return w
 }

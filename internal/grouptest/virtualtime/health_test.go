@@ -1,10 +1,18 @@
 package virtualtime
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/conclavehttp"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
@@ -171,4 +179,50 @@ func TestHealth_NothingCommitted(t *testing.T) {
 			grouptest.AwaitHealth(g.T, g.Nodes[leader], "")
 		}, lagging(disks))
 	}
+}
+
+// smallDisk is a file system that has so many bytes free.
+type smallDisk struct {
+	vfs.FS
+	free *atomic.Uint64
+}
+
+func (d smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: d.free.Load()}, nil
+}
+
+// A member warns while its next logs and tables may not fit on the disk, and stays ready: the
+// other members may be short at the same time. Free space is taken each 10 s.
+func TestHealth_DiskAlmostFull(t *testing.T) {
+	t.Parallel()
+	var free atomic.Uint64
+	free.Store(1 << 20)
+	var lines *grouptest.Journal
+	grouptest.InBubble(t, 1, func(g *grouptest.Group) {
+		n := g.Nodes[0]
+		text := grouptest.AwaitHealth(g.T, n, "disk")
+		grouptest.WantHealth(g.T, n, true, true)
+		if !strings.Contains(text, "the disk of data has 1.0 MB left") {
+			g.T.Error(text)
+		}
+		w := httptest.NewRecorder()
+		conclavehttp.Health(n).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil))
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "[!]disk warning: "+text+"\nreadyz check passed\n") {
+			g.T.Errorf("%d %s", w.Code, w.Body)
+		}
+		m := n.Metrics()
+		if m.DiskFree != 1<<20 || m.DiskNeeded <= m.DiskFree {
+			g.T.Errorf("free %d, needed %d", m.DiskFree, m.DiskNeeded)
+		}
+		free.Store(m.DiskNeeded + 64<<20) // the database may grow meanwhile
+		grouptest.AwaitHealth(g.T, n, "")
+		for _, line := range []string{"level=WARN msg=\"disk almost full", "level=INFO msg=\"disk has enough space again"} {
+			if _, err := lines.Find(g.T.Context(), 0, line); err != nil {
+				g.T.Error(err)
+			}
+		}
+	}, grouptest.Edit(func(_ int, c *conclave.Config, s *cluster.Seams) {
+		lines = grouptest.NewJournal() // in the bubble
+		c.Logger, s.FS = lines.Logger(), smallDisk{s.FS, &free}
+	}))
 }
