@@ -123,6 +123,11 @@ type ConsoleHandler struct {
 //
 // A nil node is one that Open has not returned yet: the status is 503.
 func Console(node *conclave.Node, opts *ConsoleOptions) *ConsoleHandler {
+	return newConsole(node, opts, opts.canAct())
+}
+
+// newConsole calls no function of the application.
+func newConsole(node *conclave.Node, opts *ConsoleOptions, canAct bool) *ConsoleHandler {
 	h := &ConsoleHandler{
 		node: node, crossSite: http.NewCrossOriginProtection(), closed: make(chan struct{}),
 		reads: newPacer(pageReads), pages: make(chan struct{}, maxPages), acts: make(chan struct{}, maxActs),
@@ -132,13 +137,13 @@ func Console(node *conclave.Node, opts *ConsoleOptions) *ConsoleHandler {
 	}
 	h.streams = make(chan struct{}, cmp.Or(max(0, h.opts.MaxStreams), defaultStreams))
 	h.templates, h.broken = parseTemplates()
-	h.board = newBoard(node, h.canAct(), h.templates)
+	h.board = newBoard(node, canAct, h.templates)
 	return h
 }
 
-// canAct reports whether the page offers acts.
-func (h *ConsoleHandler) canAct() bool {
-	return h.opts.Authorize != nil && h.opts.Audit != nil && h.opts.Audit.Enabled(context.Background(), slog.LevelInfo)
+// canAct reports whether acts are possible. It asks the handler of Audit, which is the application's.
+func (o *ConsoleOptions) canAct() bool {
+	return o != nil && o.Authorize != nil && o.Audit != nil && o.Audit.Enabled(context.Background(), slog.LevelInfo)
 }
 
 // Close ends all streams, and refuses further requests with the status 503. It does not
@@ -268,5 +273,5 @@ func (h *ConsoleHandler) page(w http.ResponseWriter, r *http.Request) {
 	}
 	reads.Wait()
 	local := h.board.local(time.Now()) // the latest
-	h.render(w, "page", http.StatusOK, pageData{view: v, CanAct: h.canAct(), Parts: append(local, parts...)})
+	h.render(w, "page", http.StatusOK, pageData{view: v, CanAct: h.board.canAct, Parts: append(local, parts...)})
 }

@@ -77,7 +77,7 @@ func (h *ConsoleHandler) authorize(r *http.Request, act Act) (actor string, err 
 	if err := h.crossSite.Check(r); err != nil {
 		return "", fmt.Errorf("%w: %w", errCrossSite, err)
 	}
-	if !h.canAct() {
+	if !h.opts.canAct() {
 		return "", errReadOnly
 	}
 	return h.opts.Authorize(r, act)
@@ -156,9 +156,11 @@ func statusOf(err error) int {
 // recorder returns what writes to the audit log about a request.
 func (h *ConsoleHandler) recorder(r *http.Request, act Act, target string) func(actor, result string, err error) {
 	name := "" // of the member, which may be removed by the second line
-	for _, m := range h.node.Status().Members {
-		if m.ID == act.Member {
-			name = m.Name
+	if act.Member != 0 {
+		for _, m := range h.node.Status().Members {
+			if m.ID == act.Member {
+				name = m.Name
+			}
 		}
 	}
 	return func(actor, result string, err error) {

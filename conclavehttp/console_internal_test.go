@@ -3,6 +3,10 @@ package conclavehttp
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,5 +208,65 @@ func TestMemberNames_Same(t *testing.T) {
 		if got := names.of(id); got != want {
 			t.Errorf("%v: %q, want %q", id, got, want)
 		}
+	}
+}
+
+// A request that was slow to ask for the node must not replace the console of a later node.
+func TestMux_NodeReplacedWhileAsked(t *testing.T) {
+	first, second := new(conclave.Node), new(conclave.Node)
+	asked := make(chan chan *conclave.Node)
+	h := Mux(func() *conclave.Node {
+		answer := make(chan *conclave.Node)
+		asked <- answer
+		return <-answer
+	}, nil)
+	begin := func() (answer func(*conclave.Node) *ConsoleHandler) {
+		got := make(chan *ConsoleHandler, 1)
+		go func() { got <- h.current() }()
+		node := <-asked
+		return func(n *conclave.Node) *ConsoleHandler { node <- n; return <-got }
+	}
+	console := func(n *conclave.Node) *ConsoleHandler { return begin()(n) }
+	if console(nil).node != nil {
+		t.Error("it has a node")
+	}
+	slow := begin()
+	c := console(first)
+	if got := slow(nil); got != c || c.node != first || c.isClosed() {
+		t.Errorf("the console of %p, want %p; closed: %v", got.node, first, c.isClosed())
+	}
+	if next := console(second); next.node != second || !c.isClosed() {
+		t.Errorf("the console of %p, want %p; the one before is closed: %v", next.node, second, c.isClosed())
+	}
+}
+
+// askedAudit is a handler of slog that counts how often it is asked.
+type askedAudit struct {
+	slog.Handler
+	asked *int
+}
+
+func (a askedAudit) Enabled(context.Context, slog.Level) bool { *a.asked++; return true }
+
+// The application's audit log, which may block, is asked when a Mux is made, and not while requests and Close wait for a
+// console.
+func TestMux_AuditNotAsked(t *testing.T) {
+	audit := askedAudit{slog.DiscardHandler, new(int)}
+	h := Mux(func() *conclave.Node { return nil }, &MuxOptions{Console: &ConsoleOptions{
+		Authorize: func(*http.Request, Act) (string, error) { return "", nil }, Audit: slog.New(audit),
+	}})
+	before := *audit.asked
+	if c := h.current(); !c.board.canAct || *audit.asked != before {
+		t.Errorf("it offers acts: %v, after the log was asked %d times and %d before", c.board.canAct, *audit.asked, before)
+	}
+}
+
+// What is recorded of a request that names no member needs no list of the members.
+func TestRecorder_NoMember(t *testing.T) {
+	lines := new(strings.Builder)
+	h := &ConsoleHandler{opts: ConsoleOptions{Audit: slog.New(slog.NewTextHandler(lines, nil))}}
+	h.recorder(httptest.NewRequest("POST", "/act", nil), Act{Kind: ActCloseSession}, "x")("", "refused", nil) // it has no node
+	if !strings.Contains(lines.String(), "act=close-session target=x") {
+		t.Error(lines)
 	}
 }

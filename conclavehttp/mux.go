@@ -38,6 +38,7 @@ func Mux(node func() *conclave.Node, opts *MuxOptions) *MuxHandler {
 	if opts != nil {
 		h.opts = *opts
 	}
+	h.canAct = h.opts.Console.canAct()
 	health := HealthFunc(node)
 	h.mux.Handle("/livez", health)
 	h.mux.Handle("/readyz", health)
@@ -51,13 +52,16 @@ func Mux(node func() *conclave.Node, opts *MuxOptions) *MuxHandler {
 
 // MuxHandler is the handler that [Mux] returns.
 type MuxHandler struct {
-	node func() *conclave.Node
-	opts MuxOptions
-	mux  http.ServeMux
+	node   func() *conclave.Node
+	opts   MuxOptions
+	canAct bool // of its consoles
+	mux    http.ServeMux
 
-	mu      sync.Mutex
-	console *ConsoleHandler // guarded by mu; of the latest node
-	closed  bool            // guarded by mu
+	mu       sync.Mutex
+	console  *ConsoleHandler // guarded by mu; of the latest node
+	begun    int             // guarded by mu; calls of current
+	replaced int             // guarded by mu; begun when console was set
+	closed   bool            // guarded by mu
 }
 
 // ServeHTTP implements [http.Handler].
@@ -67,16 +71,22 @@ func (h *MuxHandler) serveConsole(w http.ResponseWriter, r *http.Request) {
 	h.current().ServeHTTP(w, r)
 }
 
-// current returns the console of the present node.
+// current returns the console of the present node. It asks for the node without the mutex, since the function is the
+// application's. So another call may have replaced the console since this one began: then the node may be an earlier
+// one, and must not end that console.
 func (h *MuxHandler) current() *ConsoleHandler {
+	h.mu.Lock()
+	h.begun++
+	began := h.begun
+	h.mu.Unlock()
 	node := h.node()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.console == nil || h.console.node != node {
+	if h.console == nil || h.console.node != node && began > h.replaced {
 		if h.console != nil {
 			h.console.Close()
 		}
-		h.console = Console(node, h.opts.Console)
+		h.console, h.replaced = newConsole(node, h.opts.Console, h.canAct), h.begun
 		if h.closed {
 			h.console.Close()
 		}
