@@ -40,7 +40,8 @@ func (a *agentHTTP) ask(ctx context.Context, method, path string, password []byt
 	if password != nil {
 		r.SetBasicAuth(cmp.Or(os.Getenv("USER"), "conclave"), string(password)) // the name is for the agent's log
 	}
-	direct := &http.Client{Transport: &http.Transport{}} // HTTP_PROXY is for other hosts than the agent's
+	// HTTP_PROXY is for other hosts than the agent's. A connection that is kept would outlive this client.
+	direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := direct.Do(r)
 	if err != nil {
 		dial := new(net.OpError)

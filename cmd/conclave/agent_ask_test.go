@@ -5,9 +5,12 @@ package main
 import (
 	"bytes"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"testing"
+	"time"
 )
 
 // fetch is a GET with a Host header.
@@ -59,4 +62,32 @@ func TestStatus_AskedOverHTTP(t *testing.T) {
 		}
 	}
 	want(t, asOperator(t, "another horse", web, "status"), exitFailed, "log in")
+}
+
+// An agent that is asked again and again, as by status --watch, has no connection left of the answers before.
+func TestAgentHTTP_ClosesConnections(t *testing.T) {
+	closed := make(chan struct{}, 10)
+	agent := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	agent.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	agent.Start()
+	defer agent.Close()
+	a := agentHTTP{addr: agent.Listener.Addr().String()}
+	for range cap(closed) {
+		status, text, err := a.ask(within(t), http.MethodGet, "/", nil)
+		if err != nil || status != http.StatusOK || text != "ok" {
+			t.Fatal(status, text, err)
+		}
+	}
+	late := time.After(patience)
+	for range cap(closed) {
+		select {
+		case <-closed:
+		case <-late:
+			t.Fatal("a connection is left open")
+		}
+	}
 }
