@@ -43,7 +43,8 @@ func (p *program) agentCommand() *cobra.Command {
 			"and conclave leave with the password has the member leave.\n\n" +
 			"--consul-http serves part of Consul's HTTP API to clients on the same machine; with --consul-token-file or CONCLAVE_CONSUL_TOKEN to any client " +
 			"with the token, which may do everything.\n\n" +
-			"The exit code is 0 after a graceful end, 2 for invalid flags, 3 if the member was removed from its group, so that no restart helps, and 1 otherwise.",
+			"The exit code is 0 after a graceful end, 2 for invalid flags, 3 if the member was removed from its group, so that no restart helps, 4 to 6 if it was " +
+			"to leave and has not, or may not have, left, and 1 otherwise.",
 		Annotations: map[string]string{fromEnvironment: "yes", reloads: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -135,11 +136,32 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 		if !errors.Is(node.Err(), conclave.ErrClosed) {
 			return node.Err()
 		}
-		s.close() // the answer to conclave leave, which has closed the node
-		log.Info("closed")
-		return nil
+		return s.leftBy(ctx)
 	}
 	return shutDown(node, o.leave, log)
+}
+
+// leftBy ends an agent whose node conclave leave has closed, with what has come of that.
+func (s *agentServer) leftBy(ctx context.Context) (err error) {
+	select {
+	case err = <-s.left:
+	case <-ctx.Done():
+	}
+	s.close() // after the answer
+	s.log.Info("closed")
+	return notLeft(err)
+}
+
+// notLeft is the error of an agent that was to leave. Its process must not end as after a success: a supervisor would
+// not start it again, and the group would count a voter that is down.
+func notLeft(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, conclave.ErrUnknown):
+		return fmt.Errorf("the member may still belong to the group: %w", err)
+	}
+	return fmt.Errorf("the member has not left the group: %w", err)
 }
 
 // reloading reads the certificates again at each SIGHUP, until stop. It reports those that the agent begins with.
@@ -182,9 +204,7 @@ func shutDown(node *conclave.Node, leave bool, log *slog.Logger) error {
 	if leave {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 		defer cancel()
-		if left = node.Leave(ctx); left != nil {
-			left = fmt.Errorf("the member has not left the group: %w", left)
-		} else {
+		if left = notLeft(node.Leave(ctx)); left == nil {
 			log.Info("left the group")
 		}
 	}

@@ -34,12 +34,13 @@ type agentServer struct {
 	console  atomic.Pointer[conclavehttp.ConsoleHandler]
 	metrics  *prometheus.Registry
 
+	left      chan error                 // the result of the Leave that has closed the node
 	crossSite http.CrossOriginProtection // of leave; the console has its own
 	refusals  attempts.Limiter           // of what the log has of requests without a password
 }
 
 func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
-	s := &agentServer{log: log, metrics: prometheus.NewRegistry()}
+	s := &agentServer{log: log, metrics: prometheus.NewRegistry(), left: make(chan error, 1)}
 	if o.http == "none" {
 		return s, nil
 	}

@@ -43,6 +43,9 @@ func (s *agentServer) leave(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		err = node.Leave(ctx)
 		status = statusOfLeave(err)
+		if err == nil || errors.Is(err, conclave.ErrUnknown) { // after others the node runs on, or another call has closed it
+			s.left <- err
+		}
 	}
 	if err != nil {
 		s.log.Warn("not left the group", "actor", user, "remote", r.RemoteAddr, "error", err)

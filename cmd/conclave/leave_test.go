@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -55,6 +56,26 @@ func TestLeave_OthersWithoutQuorum(t *testing.T) {
 	want(t, asOperator(t, testPassword, all[0].web, "leave"), exitUnavailable, "quorum")
 	all[0].line(`msg="not left the group"`)
 	want(t, asOperator(t, testPassword, all[0].web, "status"), 0, "")
+}
+
+// The outcome is unknown if the group loses its quorum while the member leaves. The agent has ended then, but not as one that has
+// left: a supervisor starts it again.
+func TestLeave_OutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	first, second := d.start("anna", "--expect", "2"), d.start("ben", "--expect", "2")
+	d.opened(first)
+	d.opened(second)
+	d.healthy(first, 2, 0)
+	must0(t, second.cmd.Process.Signal(syscall.SIGSTOP))
+	var out, errs bytes.Buffer
+	code := run([]string{"leave", "--http", first.web, "--console-password-file", d.password}, nil, &out, &errs)
+	want(t, result{out.String(), errs.String(), code}, exitUnknown, "unknown")
+	first.line(`msg="not left the group"`)
+	first.line("conclave: the member may still belong to the group")
+	if code := first.wait(); code != exitUnknown {
+		t.Errorf("the agent: exit code %d, want %d", code, exitUnknown)
+	}
 }
 
 // An agent without a password refuses every caller, and a page of another site has the browser's password and no leave.
