@@ -164,7 +164,7 @@ func split(cmd *cobra.Command, args []string, most int) (names, argv []string, e
 	names = slices.Sorted(slices.Values(args[:dash]))
 	for i := range names[1:] {
 		if names[i] == names[i+1] {
-			return nil, nil, withCode(exitUsage, fmt.Errorf("lock %q is named twice", names[i]))
+			return nil, nil, usagef("lock %q is named twice", names[i])
 		}
 	}
 	return names, args[dash:], nil

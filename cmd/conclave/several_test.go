@@ -47,7 +47,7 @@ func TestLock_SeveralNotAcquired(t *testing.T) {
 	want(t, conclaveAt(n, "lock", "a", "b", "--wait", "50ms", "--", "true"), 124, `"b"`)
 	_, err := n.FencedLock("a").TryLock(within(t))
 	must0(t, err)
-	want(t, conclaveAt(n, "lock", "x", "y", "x", "--", "true"), 2, `"x" is named twice`)
+	want(t, conclaveAt(n, "lock", "x", "y", "x", "--", "true"), 125, `"x" is named twice`)
 	want(t, conclaveAt(n, append(strings.Fields("lock 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17"), "--", "true")...), 125, `unexpected argument "17"`)
 	want(t, conclaveAt(n, "lock", "x", "y", "--permits", "1", "--of", "2", "--", "true"), 125, "want one semaphore")
 	want(t, conclaveAt(n, "elect", "x", "y", "--", "true"), 125, `unexpected argument "y"`)
