@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -92,9 +90,9 @@ func (s *consulServer) protect(file string) error {
 	if token = bytes.TrimSpace(token); len(token) < 8 {
 		return usagef("%s: want a token of at least 8 bytes", source)
 	}
-	want := sha256.Sum256(token) // the comparison does not show its length
+	want := newSecret(token)
 	s.options.Authorize = func(token string, _ consulapi.Verb, _ string) error {
-		if got := sha256.Sum256([]byte(token)); subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		if !want.is(token) {
 			return errors.New("this needs the token of the agent")
 		}
 		return nil

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ import (
 
 // logins checks the password of an agent's console, and limits how often a remote host may guess it.
 type logins struct {
-	password []byte // nil: none
+	password secret
 	log      *slog.Logger
 	key      []byte // of the cookies
 
@@ -31,7 +32,7 @@ type logins struct {
 func newLogins(password []byte, log *slog.Logger) *logins {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails
-	return &logins{password: password, log: log, key: key}
+	return &logins{password: newSecret(password), log: log, key: key}
 }
 
 var errLogin = errors.New("log in with any name and the password of the console")
@@ -39,7 +40,7 @@ var errLogin = errors.New("log in with any name and the password of the console"
 // user returns the name in a request that has the password. Any name is accepted: it is for the log.
 func (l *logins) user(r *http.Request) (user string, ok bool) {
 	user, password, _ := r.BasicAuth()
-	return user, user != "" && subtle.ConstantTimeCompare([]byte(password), l.password) == 1
+	return user, user != "" && l.password.is(password)
 }
 
 // check checks the password of a request, and sets headers of the answer. A wrong one is in the log; after several,
@@ -95,12 +96,20 @@ func (l *logins) source(r *http.Request) string {
 	return from
 }
 
-// loginCookie marks a browser that has had the password. It is no proof of it: each request has the password.
-const loginCookie = "conclave-console"
+// loginCookie names the cookie that marks a browser that has had the password. It is no proof of it: each request has the
+// password. A browser sends the cookies of a host to each of its ports, and an agent at another one would replace this one's, so the
+// name has the port. It is the one that the browser dials: the agents of compose.yaml listen at the same.
+func loginCookie(r *http.Request) string {
+	_, port, _ := net.SplitHostPort(r.Host)
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "conclave-console"
+	}
+	return "conclave-console-" + port
+}
 
 // browser returns the mark of a browser; "": it has none.
 func (l *logins) browser(r *http.Request) string {
-	c, err := r.Cookie(loginCookie)
+	c, err := r.Cookie(loginCookie(r))
 	if err != nil {
 		return ""
 	}
@@ -114,7 +123,7 @@ func (l *logins) browser(r *http.Request) string {
 func (l *logins) mark(w http.ResponseWriter, r *http.Request) {
 	if l.browser(r) == "" {
 		id := rand.Text()
-		http.SetCookie(w, &http.Cookie{Name: loginCookie, Value: id + "." + l.sum(id), Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
+		http.SetCookie(w, &http.Cookie{Name: loginCookie(r), Value: id + "." + l.sum(id), Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
 	}
 }
 

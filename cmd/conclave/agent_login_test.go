@@ -4,6 +4,7 @@ package main
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"strings"
@@ -55,8 +56,42 @@ func TestAgent_WrongPasswords(t *testing.T) {
 	p.line("too many wrong passwords")
 	wantStatus("guessed right while limited", send(other, "POST", leavePath, testPassword, ""), http.StatusTooManyRequests)
 	wantStatus("the browser", send(browser, "GET", "/console/", testPassword, "same-origin"), http.StatusOK)
-	answer := login(t, other, "GET", "http://"+web+"/console/", testPassword, "Cookie", loginCookie+"=x."+strings.Repeat("0", 64))
+	_, port, err := net.SplitHostPort(web)
+	must0(t, err)
+	answer := login(t, other, "GET", "http://"+web+"/console/", testPassword, "Cookie", "conclave-console-"+port+"=x."+strings.Repeat("0", 64))
 	wantStatus("with a forged mark", answer, http.StatusTooManyRequests)
+}
+
+// A browser that has had the password of two agents on one host has the marks of both.
+func TestAgent_LoginsOfOneBrowser(t *testing.T) {
+	t.Setenv(passwordVariable, testPassword)
+	jar, err := cookiejar.New(nil)
+	must0(t, err)
+	browser, other := &http.Client{Jar: jar}, &http.Client{}
+	status := func(c *http.Client, web, password string) int {
+		return login(t, c, "GET", "http://"+web+"/console/", password, "", "").StatusCode
+	}
+	var agents []string
+	for range 2 {
+		p := start(t, "agent", "--memory", "--bind", "127.0.0.1:0", "--http", "127.0.0.1:0")
+		_, web := agentAddrs(t, p.line("msg=listening"))
+		p.line("msg=open")
+		if got := status(browser, web, testPassword); got != http.StatusOK {
+			t.Fatal(got)
+		}
+		agents = append(agents, web)
+	}
+	for _, web := range agents {
+		for range 20 {
+			status(other, web, "wrong")
+		}
+		if got := status(other, web, testPassword); got != http.StatusTooManyRequests {
+			t.Fatal("the host is not limited:", got)
+		}
+		if got := status(browser, web, testPassword); got != http.StatusOK {
+			t.Errorf("the browser at %s: %d", web, got)
+		}
+	}
 }
 
 // login sends a request with a password and a header.
