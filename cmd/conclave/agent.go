@@ -48,6 +48,12 @@ func (p *program) agentCommand() *cobra.Command {
 		Annotations: map[string]string{fromEnvironment: "yes", reloads: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
+			switch dir, memory := p.given(cmd, "dir"), p.given(cmd, "memory"); { // the image of the Dockerfile sets CONCLAVE_DIR
+			case o.memory && memory && !dir:
+				o.cfg.Dir = ""
+			case o.cfg.Dir != "" && dir && !memory:
+				o.memory = false
+			}
 			if err = o.complete(p); err != nil {
 				return err
 			}

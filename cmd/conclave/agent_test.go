@@ -171,6 +171,30 @@ func TestHealth_Proxy(t *testing.T) {
 	}
 }
 
+// Of two flags that exclude each other the one on the command line counts, not that of the environment, as the image has it.
+func TestEnvironment_CommandLineFirst(t *testing.T) {
+	n := member(t, "")
+	t.Setenv("CONCLAVE_HTTP", "127.0.0.1:9")
+	if out := must(t, n, "health"); !strings.Contains(out, "anna") || !strings.Contains(out, "[+]leader ok") {
+		t.Error(out)
+	}
+	want(t, conclaveAt(n, "health", "--http", "127.0.0.1:9", "--timeout", "1s"), exitUnavailable, "is an agent running")
+
+	t.Setenv("CONCLAVE_DIR", filepath.Join(t.TempDir(), "unused"))
+	p := start(t, "agent", "--memory", "--bind", "127.0.0.1:0", "--http", "none")
+	p.line("msg=open")
+	if _, err := os.Stat(os.Getenv("CONCLAVE_DIR")); err == nil {
+		t.Error("--memory with CONCLAVE_DIR: the directory is used")
+	}
+	dir := filepath.Join(t.TempDir(), "used")
+	t.Setenv("CONCLAVE_MEMORY", "true")
+	want(t, conclaveAt(n, "agent", "--bind", "127.0.0.1:0", "--http", "none"), exitUsage, "exclude each other")
+	start(t, "agent", "--dir", dir, "--bind", "127.0.0.1:0", "--http", "none").line("msg=open")
+	if _, err := os.Stat(dir); err != nil {
+		t.Error(err)
+	}
+}
+
 // The files for containers set variables that the agent knows, and no others.
 func TestAgent_ContainerFiles(t *testing.T) {
 	known := map[string]bool{passwordVariable: true}

@@ -20,8 +20,8 @@ func (p *program) healthCommand() *cobra.Command {
 			"there instead, and those that they know, over the members' port; that needs no quorum. The exit code is 5 if one of those asked is not ready, or does not answer.",
 		Annotations: map[string]string{fromEnvironment: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// CONCLAVE_ADDR may be set for other commands where a probe of the agent has no arguments.
-			if flags := cmd.Flags(); flags.Changed("addr") && !p.environment["addr"] && !flags.Changed("http") {
+			// CONCLAVE_ADDR may be set for other commands where a probe of the agent has no arguments, and CONCLAVE_HTTP for the agent.
+			if p.given(cmd, "addr") && !p.given(cmd, "http") {
 				return p.membersHealth(cmd.Context())
 			}
 			return p.health(cmd.Context(), a)

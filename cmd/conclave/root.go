@@ -138,6 +138,11 @@ func (p *program) prepare(cmd *cobra.Command) error {
 	return nil
 }
 
+// given reports whether the command line has a flag: it is preferred to one that excludes it and that the environment sets.
+func (p *program) given(cmd *cobra.Command, flag string) bool {
+	return cmd.Flags().Changed(flag) && !p.environment[flag]
+}
+
 // variable is the environment variable that stands for a flag.
 func variable(flag string) string {
 	return "CONCLAVE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
