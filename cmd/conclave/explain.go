@@ -90,18 +90,29 @@ func (p *program) explainCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				nested, err := nestedCycleOf(ctx, c, e)
-				if err != nil {
-					return err
+				var nested nestedSearch
+				if mayBeNested(e) {
+					nested = searchNested(ctx, c, e.Lock)
 				}
-				v := explanationOf(e)
-				if nested != nil {
-					v.Cycle = cycleOf(nested.waits())
+				if cmd.Context().Err() != nil {
+					return cmd.Context().Err()
 				}
-				return p.one(v, func(w *tabwriter.Writer) { printExplanation(w, e, nested) })
+				return p.showExplanation(e, nested)
 			})
 		},
 	}
+}
+
+// showExplanation prints what is known of a lock, also if the search for cycles has failed.
+func (p *program) showExplanation(e conclave.Explanation, s nestedSearch) error {
+	v, nested := explanationOf(e), s.of(e.Lock)
+	if nested != nil {
+		v.Cycle = cycleOf(nested.waits())
+	}
+	if note := s.note(); note != "" && nested == nil {
+		p.tell(printable(inFlags("conclave: " + note)))
+	}
+	return p.one(v, func(w *tabwriter.Writer) { printExplanation(w, e, nested) })
 }
 
 // shownWaiters of a queue are printed in a table.
@@ -192,29 +203,36 @@ func (p *program) cyclesCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				nested, err := nestedCycles(ctx, c)
-				if err != nil {
-					return err
-				}
-				views := [][]waitView{}
-				for _, cycle := range cycles {
-					views = append(views, cycleOf(cycle))
-				}
-				for _, cycle := range nested {
-					views = append(views, cycleOf(cycle.waits()))
-				}
-				return p.one(views, func(w *tabwriter.Writer) {
-					for _, cycle := range cycles {
-						fmt.Fprintln(w, name(cycle.String()))
-					}
-					for _, cycle := range nested {
-						fmt.Fprintln(w, name(cycle.String()))
-					}
-					if len(views) == 0 {
-						fmt.Fprintln(w, "none")
-					}
-				})
+				return p.showCycles(cycles, searchNested(ctx, c, ""))
 			})
 		},
 	}
+}
+
+// showCycles prints the cycles that the group has found, and those through commands inside sessions. Its error is that of the search
+// for the latter: what was found before is printed.
+func (p *program) showCycles(cycles []conclave.WaitCycle, nested nestedSearch) error {
+	views := [][]waitView{}
+	var lines []string
+	for _, cycle := range cycles {
+		views, lines = append(views, cycleOf(cycle)), append(lines, cycle.String())
+	}
+	for _, cycle := range nested.cycles {
+		views, lines = append(views, cycleOf(cycle.waits())), append(lines, cycle.String())
+	}
+	if len(lines) == 0 && nested.err == nil {
+		lines = append(lines, "none")
+	}
+	if nested.err == nil && nested.skipped > 0 {
+		p.tell("conclave: " + nested.note())
+	}
+	err := p.one(views, func(w *tabwriter.Writer) {
+		for _, line := range lines {
+			fmt.Fprintln(w, name(line))
+		}
+	})
+	if err == nil && nested.err != nil {
+		err = fmt.Errorf("%w: not all commands inside sessions were searched", nested.err)
+	}
+	return err
 }

@@ -78,10 +78,52 @@ type nesting struct {
 	inner map[conclave.SessionID][]conclave.SessionID // by the outer one
 }
 
-// nestedCycles returns the cycles in which sessions wait for commands inside them. Each existed as a whole at one moment: all of
-// its waits are there again after the last of them was read.
-func nestedCycles(ctx context.Context, c *conclave.Client) (found []nestedCycle, err error) {
-	n, begins, err := readNesting(ctx, c)
+// nestedSearch is what a search for cycles has found until it ended.
+type nestedSearch struct {
+	cycles  []nestedCycle
+	skipped int   // locks that requests wait for and whose queues were not read
+	err     error // why it ended early; nil: it did not
+}
+
+// note says for people what the search does not cover; "": it covers all.
+func (s nestedSearch) note() string {
+	switch {
+	case s.err != nil:
+		return fmt.Sprintf("not all commands inside sessions were searched for cycles: %v", s.err)
+	case s.skipped > 0:
+		return fmt.Sprintf("commands inside sessions were searched for cycles in the queues of %d locks, not in those of %s that have no more waiters", explainedAtOnce, count(s.skipped, "other"))
+	}
+	return ""
+}
+
+// searchNested searches for cycles in which sessions wait for commands inside them, in the queue of one lock, if it is not "", and in those of
+// the locks with the most waiters. Each cycle existed as a whole at one moment: all of its waits are there again after the last of them was read.
+func searchNested(ctx context.Context, c *conclave.Client, lock string) (s nestedSearch) {
+	contended, err := contendedLocks(ctx, c)
+	if err != nil {
+		return nestedSearch{err: err}
+	}
+	var read []string
+	if lock != "" {
+		read = append(read, lock)
+	}
+	for _, l := range contended {
+		if l.Name == lock {
+			continue
+		}
+		if len(read) == explainedAtOnce {
+			s.skipped++
+			continue
+		}
+		read = append(read, l.Name)
+	}
+	s.cycles, s.err = nestedCycles(ctx, c, read)
+	return s
+}
+
+// nestedCycles returns the cycles in the queues of some locks. With an error they are those that were found before.
+func nestedCycles(ctx context.Context, c *conclave.Client, locks []string) (found []nestedCycle, err error) {
+	n, begins, err := readNesting(ctx, c, locks)
 	if err != nil || len(begins) == 0 {
 		return nil, err
 	}
@@ -103,7 +145,7 @@ func nestedCycles(ctx context.Context, c *conclave.Client) (found []nestedCycle,
 			known[w.Waiter.Session] = true
 		}
 		if persists, err := cycle.persists(ctx, c); err != nil {
-			return nil, err
+			return found, err
 		} else if persists {
 			found = append(found, cycle)
 		}
@@ -111,17 +153,11 @@ func nestedCycles(ctx context.Context, c *conclave.Client) (found []nestedCycle,
 	return found, nil
 }
 
-// readNesting reads the queues of all locks. begins are the waiters that run inside another session.
-func readNesting(ctx context.Context, c *conclave.Client) (n nesting, begins []conclave.SessionID, err error) {
+// readNesting reads the queues of locks. begins are the waiters that run inside another session.
+func readNesting(ctx context.Context, c *conclave.Client, locks []string) (n nesting, begins []conclave.SessionID, err error) {
 	n = nesting{make(map[conclave.SessionID][]nestedWait), make(map[conclave.SessionID][]conclave.SessionID)}
-	for l, err := range c.Locks(ctx, "") {
-		if err != nil {
-			return n, nil, err
-		}
-		if l.Waiters == 0 {
-			continue
-		}
-		e, err := c.Explain(ctx, l.Name)
+	for _, lock := range locks {
+		e, err := c.Explain(ctx, lock)
 		if err != nil {
 			return n, nil, err
 		}
@@ -129,7 +165,7 @@ func readNesting(ctx context.Context, c *conclave.Client) (n nesting, begins []c
 			if !e.Held {
 				break
 			}
-			n.waits[w.Session] = append(n.waits[w.Session], nestedWait{conclave.Wait{Lock: l.Name, Waiter: w, Holder: e.Holder}, e.Fence})
+			n.waits[w.Session] = append(n.waits[w.Session], nestedWait{conclave.Wait{Lock: lock, Waiter: w, Holder: e.Holder}, e.Fence})
 			if _, nested := outerOf(w.SessionName); nested {
 				begins = append(begins, w.Session)
 			}
@@ -186,20 +222,21 @@ func (c nestedCycle) persists(ctx context.Context, client *conclave.Client) (boo
 	return true, nil
 }
 
-// nestedCycleOf returns a cycle that the holder of a lock is in because of commands inside sessions; nil: none.
-func nestedCycleOf(ctx context.Context, c *conclave.Client, e conclave.Explanation) (nestedCycle, error) {
+// mayBeNested reports whether the holder of a lock may be in a cycle that the group does not know, because of commands inside sessions.
+func mayBeNested(e conclave.Explanation) bool {
 	isNested := func(o conclave.LockOwner) bool {
 		_, nested := outerOf(o.SessionName)
 		return nested
 	}
-	if len(e.Cycle) > 0 || !e.Held || !isNested(e.Holder) && !slices.ContainsFunc(e.Queue, isNested) {
-		return nil, nil
-	}
-	cycles, err := nestedCycles(ctx, c)
-	for _, cycle := range cycles {
-		if slices.ContainsFunc(cycle, func(w nestedWait) bool { return w.Lock == e.Lock }) {
-			return cycle, err
+	return len(e.Cycle) == 0 && e.Held && (isNested(e.Holder) || slices.ContainsFunc(e.Queue, isNested))
+}
+
+// of returns a cycle that the holder of a lock is in; nil: none.
+func (s nestedSearch) of(lock string) nestedCycle {
+	for _, cycle := range s.cycles {
+		if slices.ContainsFunc(cycle, func(w nestedWait) bool { return w.Lock == lock }) {
+			return cycle
 		}
 	}
-	return nil, err
+	return nil
 }

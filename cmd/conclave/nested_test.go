@@ -3,6 +3,10 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -76,6 +80,59 @@ func TestNested_SameLock(t *testing.T) {
 	awaitWaiters(t, n.FencedLock("a"), 1)
 	if cycles := decoded[[][]waitView](t, must(t, n, "cycles", "-o", "json")); len(cycles) != 1 || len(cycles[0]) != 1 {
 		t.Errorf("%+v", cycles)
+	}
+}
+
+// A search that fails leaves what is known of the lock: it is printed. cycles prints what was found before, and fails.
+func TestNested_SearchFails(t *testing.T) {
+	n := member(t, "")
+	must0(t, lockNow(t, n, "b"))
+	_, begin := nest(t, n, "a", "b")
+	begin()
+	awaitWaiters(t, n.FencedLock("b"), 1)
+	c, err := conclave.Dial(within(t), &conclave.ClientConfig{Addresses: []string{n.Addr()}})
+	must0(t, err)
+	defer c.Close(within(t))
+	e, err := c.Explain(within(t), "b")
+	must0(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := searchNested(ended, c, "b")
+	if !mayBeNested(e) || s.err == nil {
+		t.Fatalf("%+v of %+v", s, e)
+	}
+	var out, errs bytes.Buffer
+	p := &program{stdout: &out, stderr: &errs, format: "table"}
+	must0(t, p.showExplanation(e, s))
+	if !strings.Contains(out.String(), "held by") || !strings.Contains(out.String(), "waiters:") || !strings.Contains(errs.String(), "not all commands inside sessions were searched") {
+		t.Errorf("%s%s", out.String(), errs.String())
+	}
+	out.Reset()
+	if err := p.showCycles(nil, s); !errors.Is(err, context.Canceled) || out.Len() > 0 {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// The search reads a bounded number of queues, that of the lock in question among them, and says so.
+func TestNested_ManyLocks(t *testing.T) {
+	n := member(t, "")
+	for i := range explainedAtOnce {
+		name := fmt.Sprintf("m%03d", i)
+		must0(t, lockNow(t, n, name))
+		go func() { _, _ = n.FencedLock(name).Lock(t.Context()) }()
+	}
+	_, begin := nest(t, n, "z", "z")
+	begin()
+	awaitWaiters(t, n.FencedLock("z"), 1)
+	for i := range explainedAtOnce {
+		awaitWaiters(t, n.FencedLock(fmt.Sprintf("m%03d", i)), 1)
+	}
+	r := conclaveAt(n, "cycles")
+	if want(t, r, 0, "in the queues of 200 locks, not in those of 1 other"); r.out != "none\n" {
+		t.Error(r.out)
+	}
+	if out := must(t, n, "explain", "z"); !strings.Contains(out, "DEADLOCK?") {
+		t.Error(out)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// explainedAtOnce is of how many locks one picture reads the queues.
+// explainedAtOnce is of how many locks one picture, or a search for cycles, reads the queues.
 const explainedAtOnce = 200
 
 // contention is a lock that requests wait for.
@@ -93,16 +93,10 @@ func (p *program) top(ctx context.Context, c *conclave.Client, limit int) error 
 
 // contentions returns the locks that requests wait for, the longest wait first, and how many there are.
 func contentions(ctx context.Context, c *conclave.Client) (all []contention, total int, err error) {
-	var contended []conclave.LockInfo
-	for l, err := range c.Locks(ctx, "") {
-		if err != nil {
-			return nil, 0, err
-		}
-		if l.Waiters > 0 {
-			contended = append(contended, l)
-		}
+	contended, err := contendedLocks(ctx, c)
+	if err != nil {
+		return nil, 0, err
 	}
-	slices.SortFunc(contended, func(a, b conclave.LockInfo) int { return cmp.Or(b.Waiters-a.Waiters, cmp.Compare(a.Name, b.Name)) })
 	for _, l := range contended[:min(len(contended), explainedAtOnce)] {
 		e, err := c.Explain(ctx, l.Name)
 		if err != nil {
@@ -119,4 +113,18 @@ func contentions(ctx context.Context, c *conclave.Client) (all []contention, tot
 	}
 	slices.SortStableFunc(all, func(a, b contention) int { return cmp.Compare(b.longest, a.longest) })
 	return all, len(contended), nil
+}
+
+// contendedLocks returns the locks that requests wait for, those with the most waiters first.
+func contendedLocks(ctx context.Context, c *conclave.Client) (contended []conclave.LockInfo, err error) {
+	for l, err := range c.Locks(ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		if l.Waiters > 0 {
+			contended = append(contended, l)
+		}
+	}
+	slices.SortFunc(contended, func(a, b conclave.LockInfo) int { return cmp.Or(b.Waiters-a.Waiters, cmp.Compare(a.Name, b.Name)) })
+	return contended, nil
 }
