@@ -98,9 +98,9 @@ func (o *agentOptions) complete(p *program) (err error) {
 
 func newLogger(w io.Writer, format string) *slog.Logger {
 	if format == "json" {
-		return slog.New(slog.NewJSONHandler(w, nil))
+		return slog.New(flagLog{slog.NewJSONHandler(w, nil)})
 	}
-	return slog.New(slog.NewTextHandler(w, nil))
+	return slog.New(flagLog{slog.NewTextHandler(w, nil)})
 }
 
 // agent runs a member until ctx is done, or it has stopped.

@@ -131,7 +131,7 @@ func printStatus(w *tabwriter.Writer, s conclave.Status) {
 	fmt.Fprintf(w, "log:\tterm %d, committed to index %d, applied to %d\n", s.Term, s.Commit, s.Applied)
 	fmt.Fprintf(w, "builds:\t%s\n", buildsText(s))
 	if s.Reconciling != "" {
-		fmt.Fprintf(w, "changing:\t%s\n", s.Reconciling)
+		fmt.Fprintf(w, "changing:\t%s\n", inFlags(s.Reconciling))
 	}
 	fmt.Fprintf(w, "as seen by:\t%s %s (%s)\n", s.Role, name(s.Name), s.ID)
 }

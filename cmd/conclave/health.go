@@ -38,7 +38,7 @@ func (p *program) health(ctx context.Context, a agentHTTP) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(p.stdout, text)
+	_, err = fmt.Fprintln(p.stdout, inFlags(text))
 	if status != http.StatusOK {
 		return withCode(exitUnavailable, fmt.Errorf("the member is not ready: status %d", status))
 	}
@@ -70,7 +70,7 @@ func healthOf(r conclave.MemberReport) healthView {
 	default:
 		v.Live, v.Ready, v.Redundancy, v.Contact = h.Live, h.Ready, h.Redundancy, seconds(h.Contact)
 		for _, c := range h.Reasons {
-			v.Checks = append(v.Checks, healthCheckView{c.Name, c.OK, c.Text})
+			v.Checks = append(v.Checks, healthCheckView{c.Name, c.OK, inFlags(c.Text)})
 		}
 	}
 	return v
