@@ -84,31 +84,32 @@ func refused(status int, text string) error {
 
 // status returns the group as a member sees it: one that the connection reaches, or the agent at --http. With an outage
 // none that is reached has a leader.
-func (p *program) status(ctx context.Context, a agentHTTP) (conclave.Status, *outage, error) {
+func (p *program) status(ctx context.Context, a agentHTTP) (conclave.Status, accessView, *outage, error) {
 	if a.addr == "" {
-		return p.see(ctx)
+		s, o, err := p.see(ctx)
+		return s, p.access(), o, err
 	}
-	s, err := p.askedStatus(ctx, a)
-	return s, nil, err
+	var v statusView
+	err := p.askAgent(ctx, a, statusPath, &v)
+	return v.status(), v.accessView, nil, err
 }
 
-// askedStatus returns the group as the agent at --http sees it.
-func (p *program) askedStatus(ctx context.Context, a agentHTTP) (s conclave.Status, err error) {
+// askAgent reads what the agent at --http shows to those that may see the console.
+func (p *program) askAgent(ctx context.Context, a agentHTTP, path string, v any) error {
 	password, err := readPassword(a.password)
 	if err != nil {
-		return s, err
+		return err
 	}
 	limited, cancel := p.within(ctx)
 	defer cancel()
-	status, text, err := a.ask(limited, http.MethodGet, statusPath, password)
+	status, text, err := a.ask(limited, http.MethodGet, path, password)
 	if err == nil && status != http.StatusOK {
 		err = refused(status, text)
 	}
-	var v statusView
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &v)
+	if err != nil {
+		return err
 	}
-	return v.status(), err
+	return json.Unmarshal([]byte(text), v)
 }
 
 // status is the reverse of statusOf.

@@ -30,6 +30,7 @@ type agentServer struct {
 	options  *conclavehttp.ConsoleOptions
 	logins   *logins // nil: there is no password
 	log      *slog.Logger
+	access   func() accessView
 	node     atomic.Pointer[conclave.Node]
 	console  atomic.Pointer[conclavehttp.ConsoleHandler]
 	metrics  *prometheus.Registry
@@ -40,7 +41,7 @@ type agentServer struct {
 }
 
 func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
-	s := &agentServer{log: log, metrics: prometheus.NewRegistry(), left: make(chan error, 1)}
+	s := &agentServer{log: log, metrics: prometheus.NewRegistry(), left: make(chan error, 1), access: o.access}
 	if o.http == "none" {
 		return s, nil
 	}
@@ -166,7 +167,7 @@ func (s *agentServer) status(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = newEncoder(w).Encode(statusOf(node.Status())) // fails only if the client has disconnected
+		_ = newEncoder(w).Encode(statusOf(node.Status(), s.access())) // fails only if the client has disconnected
 	}
 }
 

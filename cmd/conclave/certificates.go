@@ -28,6 +28,7 @@ type certificates struct {
 	certificate reloaded[*tls.Certificate] // guarded by mu
 	authorities reloaded[*x509.CertPool]   // guarded by mu
 	failing     bool                       // guarded by mu; the last failure is reported
+	others      time.Time                  // guarded by mu; when the first certificate of those expires that others have presented
 }
 
 // inUse is when what is in use expires first: a certificate of the chain, an authority.
@@ -84,6 +85,7 @@ func (c *certificates) verify(s tls.ConnectionState) error {
 	if _, err := s.PeerCertificates[0].Verify(options); err != nil {
 		return &tls.CertificateVerificationError{UnverifiedCertificates: s.PeerCertificates, Err: err}
 	}
+	c.presented(s.PeerCertificates)
 	return nil
 }
 

@@ -62,13 +62,26 @@ func TestDocuments_Certificates(t *testing.T) {
 	dir := t.TempDir()
 	carryOut(t, dir, first)
 	useCertificates(t, filepath.Join(dir, "tls"))
-	p := start(t, "agent", "--memory", "--bind", "127.0.0.1:0", "--http", "none")
-	addr, _ := agentAddrs(t, p.line("msg=listening"))
+	p := start(t, "agent", "--memory", "--bind", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	addr, web := agentAddrs(t, p.line("msg=listening"))
 	p.line("msg=open")
-	if code := run([]string{"status", "--addr", addr}, nil, io.Discard, os.Stderr); code != 0 {
-		t.Error("status: exit code", code)
-	}
 	var out, errs strings.Builder
+	for _, asked := range [][]string{{"--addr", addr}, {"--http", web}} {
+		out.Reset()
+		if code := run(append([]string{"status", "-o", "json"}, asked...), nil, &out, os.Stderr); code != 0 {
+			t.Error("status: exit code", code)
+		}
+		s := decoded[statusView](t, out.String())
+		if s.Group != "conclave" || !s.TLS || s.NotAfter == nil || time.Until(*s.NotAfter) < 363*24*time.Hour || time.Until(*s.NotAfter) > 366*24*time.Hour {
+			t.Errorf("%v: %s", asked, out.String())
+		}
+		notAfter := s.NotAfter.Format(time.RFC3339)
+		out.Reset()
+		if code := run(append([]string{"status"}, asked...), nil, &out, os.Stderr); code != 0 || !strings.Contains(out.String(), "tls:         yes, with a certificate that is valid until "+notAfter) {
+			t.Errorf("%v: exit code %d\n%s", asked, code, out.String())
+		}
+	}
+	out.Reset()
 	code := run([]string{"status", "--addr", addr, "--servername", "invoices", "--timeout", "1s"}, nil, &out, &errs)
 	want(t, result{out.String(), errs.String(), code}, exitUnavailable, "or set --servername")
 	if !strings.Contains(out.String(), "or set --servername") {

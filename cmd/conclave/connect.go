@@ -43,6 +43,7 @@ func (p *program) config() (*conclave.ClientConfig, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.secured = secure
 	return &conclave.ClientConfig{
 		Addresses: p.connection.addrs, Group: p.connection.group, TLS: secure.config(), Insecure: p.connection.tls.insecure,
 	}, nil

@@ -26,7 +26,8 @@ type statusView struct {
 	Redundancy  int               `json:"redundancy"` // voters that may fail; negative: no quorum
 	Reconciling string            `json:"reconciling"`
 	Level       uint32            `json:"featureLevel"` // of the group; 0: a member of an older build answers
-	Members     []memberView      `json:"members"`
+	accessView
+	Members []memberView `json:"members"`
 }
 
 type memberView struct {
@@ -42,9 +43,10 @@ type memberView struct {
 	Level       uint32            `json:"featureLevel"` // that it supports; 0: not known
 }
 
-func statusOf(s conclave.Status) statusView {
+func statusOf(s conclave.Status, a accessView) statusView {
 	v := statusView{
-		ID: s.ID, Name: s.Name, Role: s.Role.String(), Leader: s.Leader, Term: s.Term, Commit: s.Commit, Applied: s.Applied,
+		accessView: a,
+		ID:         s.ID, Name: s.Name, Role: s.Role.String(), Leader: s.Leader, Term: s.Term, Commit: s.Commit, Applied: s.Applied,
 		Redundancy: s.Redundancy, Reconciling: s.Reconciling, Level: s.FeatureLevel,
 	}
 	for _, m := range s.Members {
@@ -80,14 +82,14 @@ func (p *program) statusCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := func() error {
-				s, o, err := p.status(cmd.Context(), a)
+				s, access, o, err := p.status(cmd.Context(), a)
 				switch {
 				case err != nil:
 					return err
 				case o != nil:
 					return p.showOutage(o)
 				}
-				return p.one(statusOf(s), func(w *tabwriter.Writer) { printStatus(w, s) })
+				return p.showStatus(s, access)
 			}
 			if every > 0 {
 				return p.refresh(cmd.Context(), every, show)
@@ -113,7 +115,11 @@ func leaderText(s conclave.Status) string {
 	return "none is known"
 }
 
-func printStatus(w *tabwriter.Writer, s conclave.Status) {
+func (p *program) showStatus(s conclave.Status, a accessView) error {
+	return p.one(statusOf(s, a), func(w *tabwriter.Writer) { printStatus(w, s, a) })
+}
+
+func printStatus(w *tabwriter.Writer, s conclave.Status, a accessView) {
 	voters, standbys, alive := 0, 0, 0
 	for _, m := range s.Members {
 		if m.Role == conclave.Voter {
@@ -133,6 +139,7 @@ func printStatus(w *tabwriter.Writer, s conclave.Status) {
 	if s.Reconciling != "" {
 		fmt.Fprintf(w, "changing:\t%s\n", inFlags(s.Reconciling))
 	}
+	printAccess(w, a)
 	fmt.Fprintf(w, "as seen by:\t%s %s (%s)\n", s.Role, name(s.Name), s.ID)
 }
 
@@ -169,7 +176,7 @@ func (p *program) membersCommand() *cobra.Command {
 			"give its address with --addr. CONTACT is how long ago the member that answers has heard from it. BUILD is the version that its process states, " +
 			"and LEVEL the feature level that it supports. " + withoutQuorum,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, o, err := p.status(cmd.Context(), a)
+			s, _, o, err := p.status(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
@@ -298,7 +305,7 @@ func (p *program) transferCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.one(statusOf(s), func(w *tabwriter.Writer) { printStatus(w, s) })
+				return p.showStatus(s, p.access())
 			})
 		},
 	}

@@ -346,7 +346,7 @@ func addressOf(r conclave.MemberReport) addressView {
 func (p *program) showOutage(o *outage) error {
 	v := outageView{Reason: inFlags(o.reason()), Age: o.age(), Next: o.next()}
 	if o.member != nil {
-		s := statusOf(o.member.Status)
+		s := statusOf(o.member.Status, p.access())
 		v.statusView = &s
 	}
 	for _, r := range o.reports {
@@ -354,7 +354,7 @@ func (p *program) showOutage(o *outage) error {
 	}
 	err := p.one(v, func(w *tabwriter.Writer) {
 		if o.member != nil {
-			printStatus(w, o.member.Status)
+			printStatus(w, o.member.Status, p.access())
 		}
 		for _, line := range o.lines() {
 			fmt.Fprintf(w, "%s:\t%s\n", line[0], printable(inFlags(line[1])))

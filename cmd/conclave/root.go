@@ -28,6 +28,7 @@ type program struct {
 	saying                sync.WaitGroup // messages that are printed while a child runs
 
 	connection  connection
+	secured     *certificates   // of the last use of connection; nil: plaintext
 	environment map[string]bool // the flags that it has set
 	format      string
 	code        int // of the command that lock or elect ran, unless 0

@@ -148,6 +148,12 @@ func TestStatus(t *testing.T) {
 	if s.ID != id || s.Leader != id || s.Name != "anna" || s.Role != "voter" || len(s.Members) != 1 || !s.Members[0].Alive || !s.Members[0].Leader || s.Members[0].Lag == nil {
 		t.Errorf("%+v", s)
 	}
+	if s.Group != "conclave" || s.TLS || s.NotAfter != nil {
+		t.Errorf("%+v, want the group without TLS", s)
+	}
+	if out := must(t, n, "status"); !strings.Contains(out, "group:       conclave\ntls:         no\n") {
+		t.Error(out)
+	}
 	build, level := conclave.Version(), uint32(wire.FeatureLevel)
 	if s.Level != level || s.Members[0].Level != level || s.Members[0].Build != build || build == "" {
 		t.Errorf("%+v, want the build %q and the level %d", s, build, level)
