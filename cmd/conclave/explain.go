@@ -195,7 +195,7 @@ func alive(o conclave.LockOwner) string {
 func (p *program) cyclesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "cycles", Args: exactly(), Short: "Find sessions that wait for each other in a cycle, a possible deadlock",
-		Long: "Find sessions that wait for each other in a cycle, a possible deadlock. A command under conclave lock that runs conclave lock in turn " +
+		Long: "Find sessions that wait for each other in a cycle, a possible deadlock. A command under conclave lock or elect that runs one of them in turn " +
 			"is followed from its session to the outer one, of which CONCLAVE_SESSION has the ID there.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {

@@ -203,7 +203,7 @@ func (p *program) elect(ctx context.Context, o tenancy, name string, argv []stri
 		return err
 	}
 	defer p.closeClient(c)
-	contender := contender{program: p, client: c, tenancy: o}
+	contender := contender{program: p, client: c, tenancy: o, election: name}
 	for {
 		l, err := contender.acquire(ctx, func(ctx context.Context, s *conclave.Session) (lease, error) {
 			e := s.Election(name)
@@ -229,7 +229,8 @@ type contender struct {
 	*program
 	client *conclave.Client
 	tenancy
-	opened bool // one session, so the settings are valid and the group exists
+	election string // "": for something else
+	opened   bool   // one session, so the settings are valid and the group exists
 }
 
 // acquire opens a session and acquires under it, again if the session has ended while the request waited: an outage of
@@ -271,7 +272,7 @@ func (c *contender) acquire(ctx context.Context, take func(context.Context, *con
 // open opens a session. Of those for one lock or election only the first is bounded by --timeout: it finds out whether
 // the settings and the addresses are right. Later ones end an outage, however long it is.
 func (c *contender) open(waiting context.Context) (*conclave.Session, error) {
-	cfg := &conclave.SessionConfig{Name: sessionName(), TTL: c.ttl, LockDelay: c.grace + time.Second}
+	cfg := &conclave.SessionConfig{Name: sessionName(c.election), TTL: c.ttl, LockDelay: c.grace + time.Second}
 	limited, done := c.within(waiting)
 	s, err := c.client.NewSession(limited, cfg)
 	done()

@@ -4,31 +4,54 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/conclave-go/conclave"
 )
 
-// A command under conclave lock may run conclave lock in turn, with a session of another process. The group does not know
+// A command under conclave lock or elect may run one of them in turn, with a session of another process. The group does not know
 // that the first session waits for the command, and with it for the second one. So the name of the second session has the ID of
-// the first, and cycles and explain follow it.
+// the first, and cycles and explain follow it. A session of elect has the name of its election too: it waits for that unless it leads,
+// and the group does not list candidates.
 
 // sessionVariable has the ID of the session under which a command runs.
 const sessionVariable = "CONCLAVE_SESSION"
 
-const insideMark = ", inside session "
+const electionMark, insideMark = ", for election ", ", inside session "
 
-// sessionName is the name of a session of this process, for people, and for outerOf.
-func sessionName() string {
+// longestName is that of a session, in bytes.
+const longestName = 512
+
+// sessionName is the name of a session of this process, for people, and for outerOf and electionOf. election is what it is for, if it is for
+// one alone.
+func sessionName(election string) string {
 	host, _ := os.Hostname() // it may be missing
-	text := fmt.Sprintf("%s, process %d", cmp.Or(host, "unknown host"), os.Getpid())
+	text, inside := fmt.Sprintf("%s, process %d", cmp.Or(host, "unknown host"), os.Getpid()), ""
 	if outer, err := conclave.ParseSessionID(os.Getenv(sessionVariable)); err == nil {
-		text += insideMark + outer.String()
+		inside = insideMark + outer.String()
 	}
-	return text
+	if named := text + electionMark + strconv.Quote(election); election != "" && len(named)+len(inside) <= longestName {
+		text = named
+	}
+	return text + inside
+}
+
+// electionOf returns the election for which the session of that name is.
+func electionOf(sessionName string) (election string, found bool) {
+	if _, nested := outerOf(sessionName); nested {
+		sessionName = sessionName[:strings.LastIndex(sessionName, insideMark)]
+	}
+	_, quoted, found := strings.Cut(sessionName, electionMark)
+	if !found {
+		return "", false
+	}
+	election, err := strconv.Unquote(quoted)
+	return election, err == nil
 }
 
 // outerOf returns the session inside which the session of that name runs.
@@ -41,7 +64,7 @@ func outerOf(sessionName string) (outer conclave.SessionID, found bool) {
 	return outer, err == nil
 }
 
-// nestedWait is a wait for a lock, with the fence of its holder.
+// nestedWait is a wait for a lock or an election, with the fence of its holder.
 type nestedWait struct {
 	conclave.Wait
 	fence conclave.Fence
@@ -74,8 +97,20 @@ func (c nestedCycle) String() string {
 
 // nesting is the sessions that wait for each other, at about the same time.
 type nesting struct {
-	waits map[conclave.SessionID][]nestedWait         // for locks, by the waiter
-	inner map[conclave.SessionID][]conclave.SessionID // by the outer one
+	waits  map[conclave.SessionID][]nestedWait         // by the waiter
+	inner  map[conclave.SessionID][]conclave.SessionID // by the outer one
+	begins []conclave.SessionID                        // that wait inside another one
+}
+
+func newNesting() *nesting {
+	return &nesting{waits: make(map[conclave.SessionID][]nestedWait), inner: make(map[conclave.SessionID][]conclave.SessionID)}
+}
+
+func (n *nesting) add(w nestedWait) {
+	n.waits[w.Waiter.Session] = append(n.waits[w.Waiter.Session], w)
+	if _, nested := outerOf(w.Waiter.SessionName); nested {
+		n.begins = append(n.begins, w.Waiter.Session)
+	}
 }
 
 // nestedSearch is what a search for cycles has found until it ended.
@@ -123,20 +158,16 @@ func searchNested(ctx context.Context, c *conclave.Client, lock string) (s neste
 
 // nestedCycles returns the cycles in the queues of some locks. With an error they are those that were found before.
 func nestedCycles(ctx context.Context, c *conclave.Client, locks []string) (found []nestedCycle, err error) {
-	n, begins, err := readNesting(ctx, c, locks)
-	if err != nil || len(begins) == 0 {
+	n := newNesting()
+	if err := n.readLocks(ctx, c, locks); err != nil {
 		return nil, err
 	}
-	for s, err := range c.Sessions(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if outer, ok := outerOf(s.Name); ok {
-			n.inner[outer] = append(n.inner[outer], s.ID)
-		}
+	if err := n.readSessions(ctx, c); err != nil {
+		return nil, err
 	}
+	slices.SortFunc(n.begins, func(a, b conclave.SessionID) int { return bytes.Compare(a[:], b[:]) })
 	known := make(map[conclave.SessionID]bool)
-	for _, begin := range begins {
+	for _, begin := range slices.Compact(n.begins) {
 		cycle := n.cycle(begin)
 		if known[begin] || cycle == nil {
 			continue
@@ -153,30 +184,75 @@ func nestedCycles(ctx context.Context, c *conclave.Client, locks []string) (foun
 	return found, nil
 }
 
-// readNesting reads the queues of locks. begins are the waiters that run inside another session.
-func readNesting(ctx context.Context, c *conclave.Client, locks []string) (n nesting, begins []conclave.SessionID, err error) {
-	n = nesting{make(map[conclave.SessionID][]nestedWait), make(map[conclave.SessionID][]conclave.SessionID)}
+// readLocks reads the queues of locks.
+func (n *nesting) readLocks(ctx context.Context, c *conclave.Client, locks []string) error {
 	for _, lock := range locks {
 		e, err := c.Explain(ctx, lock)
 		if err != nil {
-			return n, nil, err
+			return err
 		}
 		for _, w := range e.Queue {
 			if !e.Held {
 				break
 			}
-			n.waits[w.Session] = append(n.waits[w.Session], nestedWait{conclave.Wait{Lock: lock, Waiter: w, Holder: e.Holder}, e.Fence})
-			if _, nested := outerOf(w.SessionName); nested {
-				begins = append(begins, w.Session)
-			}
+			n.add(nestedWait{conclave.Wait{Lock: lock, Waiter: w, Holder: e.Holder}, e.Fence})
 		}
 	}
-	slices.SortFunc(begins, func(a, b conclave.SessionID) int { return bytes.Compare(a[:], b[:]) })
-	return n, slices.Compact(begins), nil
+	return nil
+}
+
+// readSessions reads which sessions are inside others, and which are for elections that others lead. No session is listed unless it matters.
+func (n *nesting) readSessions(ctx context.Context, c *conclave.Client) error {
+	leaders := make(map[string]conclave.Leader)
+	for l, err := range c.Elections(ctx, "") {
+		if err != nil {
+			return err
+		}
+		leaders[l.Name] = l
+	}
+	if len(n.begins) == 0 && len(leaders) == 0 {
+		return nil
+	}
+	var candidates []conclave.SessionInfo
+	leading := make(map[conclave.SessionID]conclave.SessionInfo) // by the session of a leader
+	for _, l := range leaders {                                  // order: independent
+		leading[l.Session] = conclave.SessionInfo{}
+	}
+	for s, err := range c.Sessions(ctx) {
+		if err != nil {
+			return err
+		}
+		if outer, ok := outerOf(s.Name); ok {
+			n.inner[outer] = append(n.inner[outer], s.ID)
+		}
+		if _, ok := leading[s.ID]; ok {
+			leading[s.ID] = s
+		}
+		if _, ok := electionOf(s.Name); ok {
+			candidates = append(candidates, s)
+		}
+	}
+	for _, s := range candidates {
+		election, _ := electionOf(s.Name)
+		l := leaders[election]
+		if holder := leading[l.Session]; l.Fence != 0 && holder.ID == l.Session && s.ID != l.Session {
+			w := conclave.Wait{Lock: election, Election: true, Waiter: ownerBy(s, conclave.Member{}), Holder: ownerBy(holder, l.Member)}
+			n.add(nestedWait{w, l.Fence})
+		}
+	}
+	return nil
+}
+
+// ownerBy is what is known of a handle by its session and its member.
+func ownerBy(s conclave.SessionInfo, m conclave.Member) conclave.LockOwner {
+	return conclave.LockOwner{
+		Node: s.Node, NodeName: m.Name, Alive: m.Alive, Client: s.Client, Session: s.ID, SessionName: s.Name, TTL: s.TTL, Remaining: s.Remaining,
+		Since: -1, Renewed: -1,
+	}
 }
 
 // cycle returns a shortest way from a session back to it that leads into at least one command; nil: there is none.
-func (n nesting) cycle(begin conclave.SessionID) nestedCycle {
+func (n *nesting) cycle(begin conclave.SessionID) nestedCycle {
 	type path struct {
 		waits  nestedCycle
 		nested bool
@@ -210,16 +286,27 @@ func (n nesting) cycle(begin conclave.SessionID) nestedCycle {
 // persists reads the waits of a cycle again.
 func (c nestedCycle) persists(ctx context.Context, client *conclave.Client) (bool, error) {
 	for _, w := range c {
-		e, err := client.Explain(ctx, w.Lock)
-		if err != nil {
+		if there, err := w.persists(ctx, client); !there || err != nil {
 			return false, err
-		}
-		waits := func(o conclave.LockOwner) bool { return o.Session == w.Waiter.Session }
-		if !e.Held || e.Fence != w.fence || !slices.ContainsFunc(e.Queue, waits) {
-			return false, nil
 		}
 	}
 	return true, nil
+}
+
+func (w nestedWait) persists(ctx context.Context, c *conclave.Client) (bool, error) {
+	if w.Election {
+		l, err := c.Election(w.Lock).Leader(ctx)
+		if err == nil {
+			_, err = c.SessionInfo(ctx, w.Waiter.Session)
+		}
+		if errors.Is(err, conclave.ErrNoLeader) || errors.Is(err, conclave.ErrSessionNotFound) {
+			return false, nil
+		}
+		return l.Fence == w.fence, err
+	}
+	e, err := c.Explain(ctx, w.Lock)
+	waits := func(o conclave.LockOwner) bool { return o.Session == w.Waiter.Session }
+	return e.Held && e.Fence == w.fence && slices.ContainsFunc(e.Queue, waits), err
 }
 
 // mayBeNested reports whether the holder of a lock may be in a cycle that the group does not know, because of commands inside sessions.

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -17,12 +19,18 @@ import (
 // nest runs conclave lock under conclave lock. It returns when the outer lock is held; begin has the command run the inner one.
 func nest(t *testing.T, n *conclave.Node, outer, inner string) (p *process, begin func()) {
 	t.Helper()
+	return nestCommands(t, n, []string{"lock", outer, "--label", "outer"}, []string{"lock", inner, "--label", "inner"})
+}
+
+// nestCommands is nest with lock or elect.
+func nestCommands(t *testing.T, n *conclave.Node, outer, inner []string) (p *process, begin func()) {
+	t.Helper()
 	r, w, err := os.Pipe()
 	must0(t, err)
 	t.Cleanup(func() { _ = r.Close() })
 	t.Cleanup(func() { _ = w.Close() })
-	p = startWith(t, r, "--addr", n.Addr(), "lock", outer, "--label", "outer", "--", "sh", "-c", `echo holds; read x; exec "$0" "$@"`,
-		os.Args[0], "--addr", n.Addr(), "lock", inner, "--label", "inner", "--", "true")
+	args := slices.Concat([]string{"--addr", n.Addr()}, outer, []string{"--", "sh", "-c", `echo holds; read x; exec "$0" "$@"`, os.Args[0], "--addr", n.Addr()}, inner)
+	p = startWith(t, r, append(args, "--", "true")...)
 	p.line("holds")
 	return p, func() {
 		_, err := w.WriteString("go\n")
@@ -83,6 +91,74 @@ func TestNested_SameLock(t *testing.T) {
 	}
 }
 
+// One command leads and runs conclave lock, another one holds that lock and campaigns.
+func TestNested_CycleThroughElection(t *testing.T) {
+	n := member(t, "")
+	leader, beginLeader := nestCommands(t, n, []string{"elect", "boss, inside"}, []string{"lock", "b", "--label", "inner"})
+	holder, beginHolder := nestCommands(t, n, []string{"lock", "b", "--label", "outer"}, []string{"elect", "boss, inside"})
+	beginLeader()
+	awaitWaiters(t, n.FencedLock("b"), 1)
+	if out := must(t, n, "cycles"); out != "none\n" {
+		t.Error(out)
+	}
+	beginHolder()
+	var cycles [][]waitView
+	for late := time.Now().Add(patience); len(cycles) == 0 && time.Now().Before(late); { // the campaign is not listed
+		cycles = decoded[[][]waitView](t, must(t, n, "cycles", "-o", "json"))
+	}
+	if len(cycles) != 1 || len(cycles[0]) != 2 {
+		t.Fatalf("%+v", cycles)
+	}
+	for _, w := range cycles[0] {
+		name, forElection := electionOf(w.Waiter.SessionName)
+		if w.Election != (w.Lock == "boss, inside") || w.Election != forElection || w.Election && name != w.Lock || !w.Waiter.Client || !w.Holder.Client {
+			t.Errorf("%+v", w)
+		}
+	}
+	if out := must(t, n, "cycles"); strings.Count(out, "\n") != 1 || !strings.Contains(out, `waits for election "boss, inside"`) || !strings.Contains(out, `waits for lock "b"`) {
+		t.Error(out)
+	}
+	if out := must(t, n, "explain", "b"); !strings.Contains(out, "DEADLOCK?") {
+		t.Error(out)
+	}
+	holder.kill()
+	leader.kill()
+}
+
+// A candidate that waits for nothing but the next turn is in no cycle, nor is the session of a leader.
+func TestNested_ElectionWithoutCycle(t *testing.T) {
+	n := member(t, "")
+	start(t, "--addr", n.Addr(), "elect", "boss", "--", "sh", "-c", "echo leads; exec sleep 600").line("leads")
+	_, begin := nestCommands(t, n, []string{"lock", "b"}, []string{"elect", "boss"})
+	begin()
+	for late := time.Now().Add(patience); strings.Count(must(t, n, "sessions"), `for election "boss"`) < 2; {
+		if time.Now().After(late) {
+			t.Fatal("there is no candidate")
+		}
+	}
+	if out := must(t, n, "cycles"); out != "none\n" {
+		t.Error(out)
+	}
+}
+
+// The name of a session has what it is for and inside which one it runs, whatever the election is called.
+func TestSessionName(t *testing.T) {
+	outer := conclave.SessionID{7}
+	for _, election := range []string{"boss", `a "b"`, "x, inside session " + outer.String(), `y, for election "z"`, "", strings.Repeat("\n", 300)} {
+		for _, nested := range []bool{false, true} {
+			t.Setenv(sessionVariable, "")
+			if nested {
+				t.Setenv(sessionVariable, outer.String())
+			}
+			name := sessionName(election)
+			got, isFor := electionOf(name)
+			if in, ok := outerOf(name); ok != nested || ok && in != outer || isFor != (election != "" && len(election) < 300) || isFor && got != election || len(name) > longestName {
+				t.Errorf("%q: for %q, inside %v %v", name, got, in, ok)
+			}
+		}
+	}
+}
+
 // A search that fails leaves what is known of the lock: it is printed. cycles prints what was found before, and fails.
 func TestNested_SearchFails(t *testing.T) {
 	n := member(t, "")
@@ -139,8 +215,9 @@ func TestNested_ManyLocks(t *testing.T) {
 // A wait that is not in a cycle is none, also of a command inside a session.
 func TestNesting_Cycle(t *testing.T) {
 	id := func(b byte) conclave.SessionID { return conclave.SessionID{b} }
-	waits := func(pairs ...byte) nesting {
-		n := nesting{make(map[conclave.SessionID][]nestedWait), map[conclave.SessionID][]conclave.SessionID{id(1): {id(2)}, id(2): {id(3)}}}
+	waits := func(pairs ...byte) *nesting {
+		n := newNesting()
+		n.inner = map[conclave.SessionID][]conclave.SessionID{id(1): {id(2)}, id(2): {id(3)}}
 		for i := 0; i < len(pairs); i += 2 {
 			w := nestedWait{Wait: conclave.Wait{Waiter: conclave.LockOwner{Session: id(pairs[i])}, Holder: conclave.LockOwner{Session: id(pairs[i+1])}}}
 			n.waits[id(pairs[i])] = append(n.waits[id(pairs[i])], w)
