@@ -31,6 +31,9 @@ func (a *agentHTTP) flags(cmd *cobra.Command, addr, usage string) {
 	cmd.Flags().StringVar(&a.password, "console-password-file", "", "`file` with the password of the agent's console")
 }
 
+// longestAnswer of an agent is read, in bytes. Events with the longest names take most.
+const longestAnswer = 8 << 20
+
 // ask sends a request and returns the answer's status with its text. ErrUnknown: the agent may have received it.
 func (a *agentHTTP) ask(ctx context.Context, method, path string, password []byte) (status int, text string, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+reachable(a.addr)+path, nil)
@@ -51,7 +54,7 @@ func (a *agentHTTP) ask(ctx context.Context, method, path string, password []byt
 		return 0, "", withCode(exitUnavailable, fmt.Errorf("%w: is an agent running with --http %s?", cause(ctx, err), a.addr))
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, longestAnswer))
 	return answer.StatusCode, strings.TrimSpace(string(body)), err
 }
 

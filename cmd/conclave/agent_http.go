@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,7 @@ type agentServer struct {
 	logins   *logins // nil: there is no password
 	log      *slog.Logger
 	access   func() accessView
+	run      string // of this process, for those that follow its events
 	node     atomic.Pointer[conclave.Node]
 	console  atomic.Pointer[conclavehttp.ConsoleHandler]
 	metrics  *prometheus.Registry
@@ -41,7 +43,7 @@ type agentServer struct {
 }
 
 func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
-	s := &agentServer{log: log, metrics: prometheus.NewRegistry(), left: make(chan error, 1), access: o.access}
+	s := &agentServer{log: log, metrics: prometheus.NewRegistry(), left: make(chan error, 1), access: o.access, run: rand.Text()}
 	if o.http == "none" {
 		return s, nil
 	}
@@ -63,6 +65,7 @@ func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}))
 	mux.Handle("/console/", http.StripPrefix("/console", http.HandlerFunc(s.view)))
 	mux.HandleFunc("GET "+statusPath, s.status)
+	mux.HandleFunc("GET "+eventsPath, s.events)
 	mux.HandleFunc("POST "+leavePath, s.leave)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/console/", http.StatusFound) })
 	s.listener, s.server = l, newServer(mux, log)
@@ -153,8 +156,13 @@ const statusPath = "/status"
 
 var errOpening = errors.New("the member waits for its group; its log has the reason")
 
-// status answers with what conclave status -o json prints. It is for the clients that the console serves.
+// status answers with what conclave status -o json prints.
 func (s *agentServer) status(w http.ResponseWriter, r *http.Request) {
+	s.show(w, r, func(node *conclave.Node) any { return statusOf(node.Status(), s.access()) })
+}
+
+// show answers with a value about the node. It is for the clients that the console serves.
+func (s *agentServer) show(w http.ResponseWriter, r *http.Request, value func(*conclave.Node) any) {
 	if !s.mayRead(w, r) {
 		return
 	}
@@ -167,7 +175,7 @@ func (s *agentServer) status(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = newEncoder(w).Encode(statusOf(node.Status(), s.access())) // fails only if the client has disconnected
+		_ = newEncoder(w).Encode(value(node)) // fails only if the client has disconnected
 	}
 }
 
