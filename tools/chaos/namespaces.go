@@ -96,6 +96,10 @@ func dropFrom(hosts []string) string {
 	return "ip saddr { " + strings.Join(hosts, ", ") + " } drop"
 }
 
+// dropDialed drops what a host sends on connections that it has dialed, as a firewall does that admits the answers to what is dialed
+// behind it.
+func dropDialed(host string) string { return fmt.Sprintf("ip saddr %s tcp dport %d drop", host, port) }
+
 func dropPercent(percent int) string {
 	return fmt.Sprintf("ip protocol tcp numgen random mod 100 < %d drop", percent)
 }

@@ -27,6 +27,7 @@ func nemeses() []nemesis {
 		{"partition-one-way", "one member receives nothing, or nothing that it sends arrives", partitionOneWay},
 		{"partition-bridge", "two halves that only one member can talk to", partitionBridge},
 		{"partition-ring", "each member can talk to its two neighbours only", partitionRing},
+		{"firewall", "a firewall at one member drops what another one dials, which must report it", firewall},
 		{"loss", "random loss of 5 to 40 % of received packets, at one member or at all", loss},
 		{"reset", "TCP resets of all established connections, at one member or at all", reset},
 		{"full-disk", "a member's directory is on a small file system that fills up, and is emptied later", fullDisk},

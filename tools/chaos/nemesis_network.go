@@ -4,7 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -88,6 +91,61 @@ func partitionRing(ctx context.Context, f *faults) error {
 			return distance == 1 || distance == n-1
 		})
 	})
+}
+
+// firewall drops what one member dials at another one, but not what that one dials. Only the first can notice: it still hears from the
+// second.
+func firewall(ctx context.Context, f *faults) error {
+	return rounds(ctx, func() error {
+		order := f.shuffled()
+		guarded, cut := order[0], order[1]
+		f.trace("a firewall at %s drops what %s dials", guarded.name, cut.name)
+		began, err := f.logged(cut)
+		if err != nil {
+			return err
+		}
+		if err := f.network.rules(guarded.index, dropDialed(f.network.host(cut.index))); err != nil {
+			return fmt.Errorf("firewall at %s: %w", guarded.name, err)
+		}
+		report := `msg="a member reaches this one and is not reached" member=` + guarded.process.last().ID
+		if err := f.awaitReport(ctx, cut, len(began), report); err != nil {
+			return err
+		}
+		f.trace("%s reports it; heal", cut.name)
+		if err := f.network.heal(); err != nil {
+			return err
+		}
+		f.between(ctx, 2*time.Second, 5*time.Second)
+		return nil
+	})
+}
+
+// logged returns what a member has logged so far.
+func (f *faults) logged(m *member) (string, error) {
+	text, err := os.ReadFile(m.logFile(filepath.Join(f.dir, "logs")))
+	return string(text), err
+}
+
+// reportLimit is for how long a report is awaited: a connection fails after seconds without an answer, dialing it again too, and the
+// report comes 5 s later.
+const reportLimit = time.Minute
+
+// awaitReport waits until a member has logged a text behind an offset, also when the time of the nemesis is over.
+func (f *faults) awaitReport(ctx context.Context, m *member, offset int, report string) error {
+	for deadline := time.Now().Add(reportLimit); ; {
+		text, err := f.logged(m)
+		switch {
+		case err != nil:
+			return err
+		case strings.Contains(text[offset:], report):
+			return nil
+		case errors.Is(ctx.Err(), context.Canceled):
+			return ctx.Err()
+		case time.Now().After(deadline):
+			return fmt.Errorf("%s has not logged in %v: %s", m.name, reportLimit, report)
+		}
+		_ = wait(context.Background(), 100*time.Millisecond)
+	}
 }
 
 // targets returns one member or all.

@@ -10,10 +10,24 @@ import (
 	"testing"
 )
 
-// Five seconds of one nemesis against three members, as a user runs it.
+// Four seconds of one nemesis against three members, as a user runs it.
 func TestSmoke(t *testing.T) {
+	chaos(t, "-for", "4s", "-nemesis", "kill", "-members", "3", "-rate", "200", "-seed", "1")
+}
+
+// A real firewall between two members, in one direction: the nemesis fails unless the member whose connections it drops reports it.
+func TestFirewall_OneWayCutReported(t *testing.T) {
+	out := chaos(t, "-v", "-for", "1s", "-nemesis", "firewall", "-members", "3", "-rate", "100", "-seed", "1")
+	if !strings.Contains(out, "a firewall at m") || !strings.Contains(out, " reports it; heal") {
+		t.Error(out)
+	}
+}
+
+// chaos runs the tool, which finds no violation, and returns its output.
+func chaos(t *testing.T, args ...string) string {
+	t.Helper()
 	if testing.Short() {
-		t.Skip("runs processes for 10 s")
+		t.Skip("runs processes for 10 s and more")
 	}
 	if err := canRun(); err != nil {
 		t.Skip(err)
@@ -23,7 +37,7 @@ func TestSmoke(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	dir := filepath.Join(t.TempDir(), "run")
-	cmd := exec.Command(tool, "-for", "4s", "-nemesis", "kill", "-members", "3", "-rate", "200", "-seed", "1", "-dir", dir)
+	cmd := exec.Command(tool, append(args, "-dir", dir)...)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() == exitUsage && strings.Contains(string(out), "namespaces") {
 		t.Skipf("namespaces are not permitted here: %s", out)
@@ -39,4 +53,5 @@ func TestSmoke(t *testing.T) {
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the directory of a run without violations is left behind: %v", err)
 	}
+	return string(out)
 }
