@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -31,7 +33,12 @@ const (
 	leastInspectTime = 500 * time.Millisecond
 	// maxInspecting bounds the attempts at a time.
 	maxInspecting = 16
+	// maxInspected bounds what one address may answer, which is retained until all have: what a member knows by itself
+	// takes some hundred bytes for each of at most 1,024 members.
+	maxInspected = 4 << 20
 )
+
+var errInspectedTooLarge = fmt.Errorf("the answer exceeds %d MiB: no member knows that much by itself", maxInspected>>20)
 
 // noAnswer is the error of an address that does not answer in time.
 type noAnswer struct {
@@ -154,15 +161,15 @@ func (i *inspection) target(ctx context.Context, to transport.Target) (map[strin
 	for n, kind := range i.kinds {
 		conn.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: &wire.Request{Id: uint64(n), Kind: kind}}}, 0)
 	}
-	return i.read(conn)
+	return i.read(conn.Read)
 }
 
-// read reads the answers.
-func (i *inspection) read(conn *transport.ClientConn) (map[string][]byte, error) {
+// read reads the answers from what next receives.
+func (i *inspection) read(next func(proto.Message) error) (map[string][]byte, error) {
 	answers, failed, size := make(map[string][]byte), make(map[string]error), 0
 	for pending := len(i.kinds); pending > 0; {
 		f := new(wire.MemberFrame)
-		if err := conn.Read(f); err != nil {
+		if err := next(f); err != nil {
 			return nil, err
 		}
 		a := f.GetAnswer()
@@ -170,8 +177,8 @@ func (i *inspection) read(conn *transport.ClientConn) (map[string][]byte, error)
 			continue // what the member delivers to clients
 		}
 		kind := i.kinds[a.GetId()]
-		if size += len(a.GetPart()); size > maxAnswer {
-			return nil, ErrTooLarge
+		if size += len(a.GetPart()) + len(a.GetError()); size > maxInspected {
+			return nil, errInspectedTooLarge
 		}
 		answers[kind] = append(answers[kind], a.GetPart()...)
 		if a.GetFailure() != wire.Failure_FAILURE_NONE {

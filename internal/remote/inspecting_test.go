@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -10,7 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Whatever does not answer, the name service or the processes behind a name, an address has the documented time, and less
@@ -73,6 +77,25 @@ func TestInspect_Cancelled(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What one address answers is bounded in bytes, of all its answers together.
+func TestInspect_LargeAnswer(t *testing.T) {
+	part := &wire.Answer{Part: make([]byte, 64<<10)}
+	i := &inspection{kinds: []string{"status", "health"}}
+	received := 0
+	_, err := i.read(func(m proto.Message) error {
+		received += len(part.GetPart())
+		part.Id = uint64(received>>16) % 2
+		m.(*wire.MemberFrame).Body = &wire.MemberFrame_Answer{Answer: part}
+		if received > 2*maxInspected {
+			return io.EOF
+		}
+		return nil
+	})
+	if !errors.Is(err, errInspectedTooLarge) || received > maxInspected+len(part.GetPart()) {
+		t.Errorf("%v after %d bytes", err, received)
+	}
 }
 
 // silent inspects through a name service that answers after a time, with two addresses where connections are accepted and
