@@ -155,15 +155,15 @@ func (k *Acknowledged) Forget(member uint64) { delete(k.rows, member) }
 
 // Acknowledges returns what an admissible message acknowledges to this member, as the
 // leader of the term.
-func (c *Core) Acknowledges(m *raftpb.Message) (p Position, ok bool) {
-	if m.GetType() != raftpb.MsgAppResp || m.GetReject() || m.GetTerm() != c.term || c.role.RaftState != raft.StateLeader {
+func (n *raftNode) Acknowledges(m *raftpb.Message) (p Position, ok bool) {
+	if m.GetType() != raftpb.MsgAppResp || m.GetReject() || m.GetTerm() != n.term || n.role.RaftState != raft.StateLeader {
 		return Position{}, false
 	}
 	return Position{m.GetTerm(), m.GetIndex()}, true
 }
 
 // Durable returns how far this member's disk has come, as far as Stored has reported.
-func (c *Core) Durable() (p Position) {
-	p.Term, p.Index = c.log.Durable()
+func (n *raftNode) Durable() (p Position) {
+	p.Term, p.Index = n.log.Durable()
 	return p
 }

@@ -205,8 +205,6 @@ func (a *arbitration) settled() { a.disputed, a.reported = 0, false }
 // agrees with it.
 func (a *arbitration) contested() bool { return a.disputed != 0 || a.diverged != nil }
 
-func (c *Core) isVoter(id uint64) bool { return slices.Contains(c.conf.GetVoters(), id) }
-
 // takeDiverged is Take of a member whose state differs from the majority's. Nothing that
 // it has computed since is delivered, applied or proposed. A leader continues for an
 // election timeout at most, to transfer leadership to a voter of the majority.

@@ -207,8 +207,3 @@ func (c *Core) limitNotice(m *raftpb.Message) {
 func (c *Core) mayTell(to, index uint64) bool {
 	return c.settled() || c.mayVote(to) || index < c.settling.change
 }
-
-// mayVote reports whether a member is a voter, of a joint configuration in either half.
-func (c *Core) mayVote(id uint64) bool {
-	return slices.Contains(c.conf.GetVoters(), id) || slices.Contains(c.conf.GetVotersOutgoing(), id)
-}

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -20,12 +19,10 @@ import (
 // Core is one member's Raft node and state machine. Each event is a method; Take
 // processes the events and returns Effects. It is not safe for concurrent use.
 type Core struct {
+	raftNode
 	cfg         Config
-	id          uint64
 	incarnation wire.ID
-	log         *raftlog.Log // the core uses its state in memory only
 	machine     Machine
-	node        *raft.RawNode
 	clock       groupClock
 	tickets     *tickets.Table[Call]
 	reads       reads
@@ -36,30 +33,23 @@ type Core struct {
 	arbitration arbitration
 	disk        disk
 
-	ticks       uint64
-	now         time.Duration // monotonic, as the driver last passed it to Take
-	role        raft.SoftState
-	term        uint64
-	applied     uint64
-	appliedTerm uint64 // of that entry
-	gathered    gathered
-	checkpoint  uint64            // the index of the last checkpoint, written or on its way
-	inFlight    []proposal        // the entries that this leader has proposed and not applied yet
-	hard        *raftpb.HardState // written last, or on its way
-	commit      *raftpb.HardState // the same with a later commit index, to be written with the next entries; nil: none
-	last        uint64            // the log's last index, durable or not
-	truncated   uint64            // the index up to which the log was last asked to truncate
-	conf        *raftpb.ConfState
-	changing    bool // a membership change is in flight
-	changes     changes
-	settling    settling
-	plan        reconcile.Plan // the reconciler's last
-	reconciled  reconciled
-	demotion    demotionWait
-	staged      *Staged
-	installing  *Staged
-	installs    uint64
-	leadsSince  uint64 // the tick at which this member became the leader
+	now        time.Duration // monotonic, as the driver last passed it to Take
+	gathered   gathered
+	checkpoint uint64            // the index of the last checkpoint, written or on its way
+	inFlight   []proposal        // the entries that this leader has proposed and not applied yet
+	hard       *raftpb.HardState // written last, or on its way
+	commit     *raftpb.HardState // the same with a later commit index, to be written with the next entries; nil: none
+	truncated  uint64            // the index up to which the log was last asked to truncate
+	changing   bool              // a membership change is in flight
+	changes    changes
+	settling   settling
+	plan       reconcile.Plan // the reconciler's last
+	reconciled reconciled
+	demotion   demotionWait
+	staged     *Staged
+	installing *Staged
+	installs   uint64
+	leadsSince uint64 // the tick at which this member became the leader
 
 	campaignAt    uint64 // tick of the next campaign; 0: none
 	campaignPause uint64 // ticks from that to the following one; 0: it is the last
@@ -89,23 +79,20 @@ type Config struct {
 	MaxCallBytes      int    // of their commands; 0: no limit
 }
 
-const (
-	// MaxPosition bounds an index or a term from which a log can go on.
-	MaxPosition      = 1 << 61
-	maxMessageSize   = 1 << 20
-	maxInflight      = 256
-	maxInflightBytes = 8 << 20 // what the port queues for a peer is larger
-	maxUncommitted   = 64 << 20
-)
+// MaxPosition bounds an index or a term from which a log can go on.
+const MaxPosition = 1 << 61
 
 // New returns a core with the state of cfg.Log and cfg.Machine, which must have been
 // loaded from the same disk. It returns storage.ErrCorrupt if raft cannot start from it.
 func New(cfg Config) (*Core, error) {
+	node, hard, err := newRaftNode(cfg)
+	if err != nil {
+		return nil, err
+	}
 	c := &Core{
+		raftNode:    node,
 		cfg:         cfg,
-		id:          cfg.ID,
 		incarnation: cfg.Incarnation,
-		log:         cfg.Log,
 		machine:     cfg.Machine,
 		clock:       groupClock{cap: 2 * cfg.Tick},
 		tickets:     tickets.New[Call](),
@@ -114,40 +101,14 @@ func New(cfg Config) (*Core, error) {
 		metrics:     newMetrics(),
 	}
 	applied := cfg.Log.Applied()
-	c.applied, c.appliedTerm, c.checkpoint = applied.Index, applied.Term, applied.Index
+	c.checkpoint = applied.Index
 	c.digests.restore(applied.Index, applied.Digest)
-	c.last, _ = cfg.Log.LastIndex() // in memory: never fails
-	hard, conf, err := cfg.Log.InitialState()
-	if err != nil {
-		return nil, fmt.Errorf("reading the log's state: %w", err)
-	}
-	c.term, c.conf, c.hard = hard.GetTerm(), conf, hard
-	c.peers.follow(c.id, conf)
+	c.hard = hard
+	c.peers.follow(c.id, c.conf)
 	if err := c.changes.restore(cfg.Log, c.applied, c.last); err != nil {
 		return nil, err
 	}
 	c.tickets.Gate()
-	c.node, err = newRawNode(&raft.Config{
-		ID:                        cfg.ID,
-		ElectionTick:              cfg.ElectionTicks,
-		HeartbeatTick:             1,
-		Storage:                   cfg.Log,
-		Applied:                   c.applied,
-		AsyncStorageWrites:        true,
-		MaxSizePerMsg:             maxMessageSize,
-		MaxCommittedSizePerReady:  4 * maxMessageSize,
-		MaxUncommittedEntriesSize: maxUncommitted,
-		MaxInflightMsgs:           maxInflight,
-		MaxInflightBytes:          maxInflightBytes,
-		CheckQuorum:               true,
-		PreVote:                   true,
-		Logger:                    raftLogger{cfg.Logger},
-		DisableProposalForwarding: true,
-		StepDownOnRemoval:         true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("starting raft: %w", err)
-	}
 	return c, nil
 }
 
@@ -176,6 +137,11 @@ func (c *Core) Tick() {
 func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 	if err := c.admissible(from, m); err != nil {
 		return err
+	}
+	if m.GetType() == raftpb.MsgHeartbeatResp && c.isLeader() && m.GetTerm() >= c.term { // raft ignores others
+		if err := c.reads.checkConfirmation(m); err != nil {
+			return err
+		}
 	}
 	if p := c.peers.byID[from]; p != nil {
 		p.heard(c.ticks, uint64(c.cfg.ElectionTicks))
@@ -359,16 +325,6 @@ func (c *Core) submitToLeader(s *wire.Submission) {
 		c.inbox.Add(c.id, s)
 	} else {
 		c.out.Forwards = append(c.out.Forwards, Forward{c.role.Lead, s})
-	}
-}
-
-// step passes a message to raft. raft refuses those of removed members, and proposals
-// without a leader; their senders retry.
-func (c *Core) step(m *raftpb.Message) { c.ignore(c.node.Step(m)) }
-
-func (c *Core) ignore(err error) {
-	if err != nil {
-		c.cfg.Logger.Debug("raft", "refused", err)
 	}
 }
 

@@ -81,10 +81,6 @@ func (c *Core) AbandonTransfer(done chan<- error) (asked bool) {
 	return asked
 }
 
-// isLeader reads raft's own role, which may have changed since the last Ready: a follower
-// would forward a transfer to the new leader in the successor's name.
-func (c *Core) isLeader() bool { return c.node.BasicStatus().RaftState == raft.StateLeader }
-
 // transfer starts a transfer. roleChanged finishes it, or checkTransfers if raft has
 // abandoned it, which raft does after an election timeout.
 func (c *Core) transfer(t *transfer) {
@@ -200,27 +196,6 @@ func (c *Core) leaderKnown() {
 		}
 		return false
 	})
-}
-
-// successor returns the most up-to-date of these voters, preferably one that was recently
-// active: raft resets RecentActive once in each election timeout.
-func (c *Core) successor(voters []uint64) uint64 {
-	var best uint64
-	var active bool
-	var match uint64
-	progress := c.node.Status().Progress
-	for _, id := range voters {
-		p, ok := progress[id]
-		if !ok || id == c.id {
-			continue
-		}
-		better := best == raft.None || p.RecentActive && !active ||
-			p.RecentActive == active && (p.Match > match || p.Match == match && id < best)
-		if better {
-			best, active, match = id, p.RecentActive, p.Match
-		}
-	}
-	return best
 }
 
 // checkDisk transfers leadership when the disk has not completed a write for an election

@@ -27,14 +27,14 @@ const maxTermStep = 1 << 32
 // maxIndex keeps arithmetic on indexes from overflowing. No correct log gets there.
 const maxIndex = 1 << 62
 
-func (c *Core) admissible(from uint64, m *raftpb.Message) error {
+func (n *raftNode) admissible(from uint64, m *raftpb.Message) error {
 	switch {
 	case m.GetFrom() != from:
 		return refuse("member %v sends in the name of member %v", wire.MemberID(from), wire.MemberID(m.GetFrom()))
-	case m.GetTo() != c.id:
+	case m.GetTo() != n.id:
 		return refuse("addressed to member %v", wire.MemberID(m.GetTo()))
-	case m.GetTerm() > c.term+maxTermStep:
-		return refuse("term %d is too far ahead of this member's, %d", m.GetTerm(), c.term)
+	case m.GetTerm() > n.term+maxTermStep:
+		return refuse("term %d is too far ahead of this member's, %d", m.GetTerm(), n.term)
 	case len(m.GetResponses()) > 0:
 		return refuse("carries responses")
 	case m.GetType() != raftpb.MsgSnap && m.GetSnapshot() != nil && m.GetSnapshot().GetMetadata().GetIndex() != 0:
@@ -44,12 +44,12 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 	case raftpb.MsgApp:
 		return admissibleAppend(m)
 	case raftpb.MsgHeartbeat:
-		if err := c.checkCommit(m); err != nil {
+		if err := n.checkCommit(m); err != nil {
 			return err
 		}
 	case raftpb.MsgAppResp:
-		if m.GetIndex() > c.last {
-			return refuse("acknowledges index %d, the log ends at %d", m.GetIndex(), c.last)
+		if m.GetIndex() > n.last {
+			return refuse("acknowledges index %d, the log ends at %d", m.GetIndex(), n.last)
 		}
 	case raftpb.MsgReadIndex:
 		if m.GetTerm() != 0 || len(m.GetEntries()) != 1 || len(m.GetEntries()[0].GetData()) == 0 {
@@ -59,13 +59,7 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 		if len(m.GetEntries()) != 1 {
 			return refuse("read index response without a context")
 		}
-	case raftpb.MsgHeartbeatResp:
-		if c.isLeader() && m.GetTerm() >= c.term { // raft ignores others
-			if err := c.reads.checkConfirmation(m); err != nil {
-				return err
-			}
-		}
-	case raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgTimeoutNow, raftpb.MsgSnap:
+	case raftpb.MsgHeartbeatResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgTimeoutNow, raftpb.MsgSnap:
 	default:
 		return refuse("a peer may not send %v", m.GetType())
 	}
@@ -75,23 +69,17 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 	return nil
 }
 
-// isFollowed reports whether a message is of the leader that this member follows.
-func (c *Core) isFollowed(m *raftpb.Message) bool {
-	now := c.node.BasicStatus()
-	return m.GetTerm() == now.GetTerm() && m.GetFrom() == now.Lead
-}
-
 // checkCommit checks the commit index of a heartbeat: raft panics beyond the log's end. A
 // leader sends none beyond what the follower has acknowledged to it. So one of the leader
 // that this member follows proves that the log has lost entries; from any other member it
 // is a lie or, in a later term, a claim to lead that its first message must not prove.
-func (c *Core) checkCommit(m *raftpb.Message) error {
+func (n *raftNode) checkCommit(m *raftpb.Message) error {
 	commit := m.GetCommit()
-	last, _ := c.log.LastIndex() // in memory: never fails
+	last, _ := n.log.LastIndex() // in memory: never fails
 	switch {
-	case commit <= last || m.GetTerm() < c.node.BasicStatus().GetTerm(): // raft ignores that of an earlier term
+	case commit <= last || m.GetTerm() < n.node.BasicStatus().GetTerm(): // raft ignores that of an earlier term
 		return nil
-	case c.isFollowed(m):
+	case n.isFollowed(m):
 		return fmt.Errorf("heartbeat of member %v: %w: %w", wire.MemberID(m.GetFrom()), forgot(last, commit), ErrForgot)
 	}
 	return refuse("heartbeat of no leader that this member follows, with commit %d, the log ends at %d", commit, last)

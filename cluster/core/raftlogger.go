@@ -4,10 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-
-	"go.etcd.io/raft/v3"
-
-	"github.com/conclave-go/conclave/storage"
 )
 
 // raftLogger passes raft's log lines to the application's logger. Fatal must not end the
@@ -39,14 +35,3 @@ func (l raftLogger) Fatal(v ...any)              { l.Panic(v...) }
 func (l raftLogger) Fatalf(f string, v ...any)   { l.Panicf(f, v...) }
 func (l raftLogger) Panic(v ...any)              { l.Error(v...); panic(fmt.Sprint(v...)) }
 func (l raftLogger) Panicf(f string, v ...any)   { l.Errorf(f, v...); panic(fmt.Sprintf(f, v...)) }
-
-// newRawNode starts raft from a log. raft panics at an inconsistent log or an invalid
-// configuration, and this runs on the goroutine that called Start.
-func newRawNode(cfg *raft.Config) (node *raft.RawNode, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: raft does not start from this log: %v", storage.ErrCorrupt, p)
-		}
-	}()
-	return raft.NewRawNode(cfg)
-}

@@ -193,7 +193,3 @@ func (c *Core) answerEarly() {
 	}
 	c.reads.early = nil
 }
-
-func (c *Core) isMember(id uint64) bool {
-	return c.mayVote(id) || slices.Contains(c.conf.GetLearners(), id)
-}

@@ -7,6 +7,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/metrics"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -129,3 +131,23 @@ func (c *Core) String() string {
 	return fmt.Sprintf("term %d, leader %v, commit %d, applied %d, log to %d, settling %+v, changes %+v, %v, plan %q",
 		s.Term, wire.MemberID(s.Leader), s.Commit, s.Applied, c.last, c.settling, c.changes, s.Membership, s.Plan)
 }
+
+// Metrics is what a core counts and measures. Other goroutines may read it at any time.
+type Metrics struct {
+	Commit   *metrics.Histogram // ns from the proposal of each entry by this leader until it is applied here
+	Commands *metrics.Histogram // in each entry that this leader has proposed
+	Resent   metrics.Counter    // commands that were sent again, as their outcomes had not come
+}
+
+func newMetrics() *Metrics {
+	return &Metrics{Commit: metrics.NewDurations(), Commands: metrics.New(0, 12)}
+}
+
+// Metrics returns what this core counts.
+func (c *Core) Metrics() *Metrics { return c.metrics }
+
+// Backlog is the calls of a process without an outcome.
+type Backlog = tickets.Backlog
+
+// Backlog returns the calls that the core has.
+func (c *Core) Backlog() Backlog { return c.tickets.Backlog() }

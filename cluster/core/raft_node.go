@@ -1,0 +1,137 @@
+package core
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// raftNode is raft of this member with its log, and what the core has last learned from it. The
+// other types of this package read it; only Core changes it.
+type raftNode struct {
+	id            uint64
+	electionTicks uint64
+	logger        *slog.Logger
+	node          *raft.RawNode
+	log           *raftlog.Log // the core uses its state in memory only
+
+	ticks       uint64
+	role        raft.SoftState // as of the last Ready, and so is term
+	term        uint64
+	last        uint64 // the log's last index, durable or not
+	applied     uint64
+	appliedTerm uint64 // of that entry
+	conf        *raftpb.ConfState
+}
+
+const (
+	maxMessageSize   = 1 << 20
+	maxInflight      = 256
+	maxInflightBytes = 8 << 20 // what the port queues for a peer is larger
+	maxUncommitted   = 64 << 20
+)
+
+// newRaftNode starts raft from the log of cfg, whose hard state it returns.
+func newRaftNode(cfg Config) (n raftNode, hard *raftpb.HardState, err error) {
+	applied := cfg.Log.Applied()
+	n = raftNode{
+		id: cfg.ID, electionTicks: uint64(cfg.ElectionTicks), logger: cfg.Logger, log: cfg.Log,
+		applied: applied.Index, appliedTerm: applied.Term,
+	}
+	n.last, _ = cfg.Log.LastIndex() // in memory: never fails
+	if hard, n.conf, err = cfg.Log.InitialState(); err != nil {
+		return n, nil, fmt.Errorf("reading the log's state: %w", err)
+	}
+	n.term = hard.GetTerm()
+	n.node, err = newRawNode(&raft.Config{
+		ID:                        cfg.ID,
+		ElectionTick:              cfg.ElectionTicks,
+		HeartbeatTick:             1,
+		Storage:                   cfg.Log,
+		Applied:                   n.applied,
+		AsyncStorageWrites:        true,
+		MaxSizePerMsg:             maxMessageSize,
+		MaxCommittedSizePerReady:  4 * maxMessageSize,
+		MaxUncommittedEntriesSize: maxUncommitted,
+		MaxInflightMsgs:           maxInflight,
+		MaxInflightBytes:          maxInflightBytes,
+		CheckQuorum:               true,
+		PreVote:                   true,
+		Logger:                    raftLogger{cfg.Logger},
+		DisableProposalForwarding: true,
+		StepDownOnRemoval:         true,
+	})
+	if err != nil {
+		return n, nil, fmt.Errorf("starting raft: %w", err)
+	}
+	return n, hard, nil
+}
+
+// newRawNode starts raft from a log. raft panics at an inconsistent log or an invalid
+// configuration, and this runs on the goroutine that called Start.
+func newRawNode(cfg *raft.Config) (node *raft.RawNode, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: raft does not start from this log: %v", storage.ErrCorrupt, p)
+		}
+	}()
+	return raft.NewRawNode(cfg)
+}
+
+// step passes a message to raft. raft refuses those of removed members, and proposals
+// without a leader; their senders retry.
+func (n *raftNode) step(m *raftpb.Message) { n.ignore(n.node.Step(m)) }
+
+func (n *raftNode) ignore(err error) {
+	if err != nil {
+		n.logger.Debug("raft", "refused", err)
+	}
+}
+
+// isLeader reads raft's own role, which may have changed since the last Ready: a follower
+// would forward a transfer to the new leader in the successor's name.
+func (n *raftNode) isLeader() bool { return n.node.BasicStatus().RaftState == raft.StateLeader }
+
+// isFollowed reports whether a message is of the leader that this member follows.
+func (n *raftNode) isFollowed(m *raftpb.Message) bool {
+	now := n.node.BasicStatus()
+	return m.GetTerm() == now.GetTerm() && m.GetFrom() == now.Lead
+}
+
+func (n *raftNode) isVoter(id uint64) bool { return slices.Contains(n.conf.GetVoters(), id) }
+
+// mayVote reports whether a member is a voter, of a joint configuration in either half.
+func (n *raftNode) mayVote(id uint64) bool {
+	return n.isVoter(id) || slices.Contains(n.conf.GetVotersOutgoing(), id)
+}
+
+func (n *raftNode) isMember(id uint64) bool {
+	return n.mayVote(id) || slices.Contains(n.conf.GetLearners(), id)
+}
+
+// successor returns the most up-to-date of these voters, preferably one that was recently
+// active: raft resets RecentActive once in each election timeout.
+func (n *raftNode) successor(voters []uint64) uint64 {
+	var best uint64
+	var active bool
+	var match uint64
+	progress := n.node.Status().Progress
+	for _, id := range voters {
+		p, ok := progress[id]
+		if !ok || id == n.id {
+			continue
+		}
+		better := best == raft.None || p.RecentActive && !active ||
+			p.RecentActive == active && (p.Match > match || p.Match == match && id < best)
+		if better {
+			best, active, match = id, p.RecentActive, p.Match
+		}
+	}
+	return best
+}
