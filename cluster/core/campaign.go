@@ -1,39 +1,63 @@
 package core
 
-import "go.etcd.io/raft/v3"
+import (
+	"math/rand/v2"
+
+	"go.etcd.io/raft/v3"
+)
+
+// elections is when this member campaigns.
+type elections struct {
+	*raftNode
+	peers *peers
+	rand  *rand.Rand
+
+	campaignAt    uint64 // tick of the next campaign; 0: none
+	campaignPause uint64 // ticks from that to the following one; 0: it is the last
+}
+
+// tick campaigns if that is due.
+func (e *elections) tick() {
+	if e.campaignAt != 0 && e.ticks >= e.campaignAt && e.role.Lead == raft.None {
+		e.campaign()
+	}
+}
+
+// leaderKnown ends the campaigns.
+func (e *elections) leaderKnown() { e.campaignAt, e.campaignPause = 0, 0 }
 
 // PeerDisconnected reports that the connection from a peer has broken. If that was the
 // leader, it has probably crashed: this member forgets the leader, so that it may vote
 // before the election timeout, and campaigns after a short random delay. The next
 // heartbeat of a live leader cancels that, and pre-vote keeps a mistaken campaign from
 // deposing it.
-func (c *Core) PeerDisconnected(peer uint64) {
-	if p := c.peers.byID[peer]; p != nil {
+func (e *elections) PeerDisconnected(peer uint64) {
+	if p := e.peers.byID[peer]; p != nil {
 		p.connectionLost()
 	}
-	if c.role.RaftState == raft.StateFollower && c.role.Lead == peer {
-		c.ignore(c.node.ForgetLeader())
-		c.campaignAt = c.ticks + 1 + c.cfg.Rand.Uint64N(3)
+	if e.role.RaftState == raft.StateFollower && e.role.Lead == peer {
+		e.ignore(e.node.ForgetLeader())
+		e.campaignAt = e.ticks + 1 + e.rand.Uint64N(3)
 	}
 }
 
 // CampaignFirst makes this member campaign at once, and again until there is a leader,
 // where no leader can exist yet: in a group of one, and as the first founder of a new
 // group.
-func (c *Core) CampaignFirst(founder bool) {
-	if voters := c.conf.GetVoters(); founder || len(voters) == 1 && voters[0] == c.id {
-		c.campaignPause = 1
-		c.campaign()
+func (e *elections) CampaignFirst(founder bool) {
+	if voters := e.conf.GetVoters(); founder || len(voters) == 1 && voters[0] == e.id {
+		e.campaignPause = 1
+		e.campaign()
 	}
 }
 
 // campaign starts an election. The pause between campaigns doubles, because each one
 // ends the one before.
-func (c *Core) campaign() {
-	c.ignore(c.node.Campaign())
-	c.campaignAt = 0
-	if c.campaignPause > 0 {
-		c.campaignAt = c.ticks + c.campaignPause
-		c.campaignPause = min(2*c.campaignPause, uint64(c.cfg.ElectionTicks))
+func (e *elections) campaign() {
+	e.ignore(e.node.Campaign())
+	e.campaignAt = 0
+	if e.campaignPause > 0 {
+		e.campaignAt = e.ticks + e.campaignPause
+		e.campaignPause = min(2*e.campaignPause, e.electionTicks)
 	}
 }

@@ -150,7 +150,7 @@ func TestTruncate_GrowsWithState(t *testing.T) {
 	} {
 		r := newRig(t, func(c *Config) { c.Keep, c.KeepBytes = 10, 1000 })
 		r.machine = sized{r.machine, test.size}
-		if entries, bytes := r.retention(); entries != test.entries || bytes != test.bytes {
+		if entries, bytes := r.retention(r.machine.Size()); entries != test.entries || bytes != test.bytes {
 			t.Errorf("with a state of %d bytes: keeps %d entries and %d bytes, want %d and %d", test.size, entries, bytes, test.entries, test.bytes)
 		}
 	}

@@ -49,23 +49,41 @@ func (g *gathered) add(changes []wire.Change, entry *raftpb.Entry, tick uint64) 
 	}
 }
 
+// checkpoints is what of the applied state goes to the disk.
+type checkpoints struct {
+	*raftNode
+	disk       *disk
+	digests    *digests
+	maxEntries int // of Config
+
+	gathered   gathered
+	checkpoint uint64 // the index of the last checkpoint, written or on its way
+}
+
+// tick queues a rest that has waited for long.
+func (c *checkpoints) tick() {
+	if c.gathered.entries > 0 && c.ticks >= c.gathered.since+checkpointTicks {
+		c.Checkpoint()
+	}
+}
+
 // checkpointDue reports whether so much has gathered that it must be written.
-func (c *Core) checkpointDue() bool {
+func (c *checkpoints) checkpointDue() bool {
 	g := &c.gathered
 	return g.conf != nil || g.Bytes() >= checkpointBytes || g.logBytes >= checkpointLogBytes ||
-		g.entries >= cmp.Or(c.cfg.CheckpointEntries, checkpointEntries)
+		g.entries >= cmp.Or(c.maxEntries, checkpointEntries)
 }
 
 // Checkpoint queues the write of the state at the applied index, unless it is written
 // already or on its way.
-func (c *Core) Checkpoint() {
+func (c *checkpoints) Checkpoint() {
 	if op, ok := c.takeCheckpoint(); ok {
-		c.writeCommit()
+		c.disk.writeCommit()
 		c.disk.add(write{op: op})
 	}
 }
 
-func (c *Core) takeCheckpoint() (op raftlog.Checkpoint, ok bool) {
+func (c *checkpoints) takeCheckpoint() (op raftlog.Checkpoint, ok bool) {
 	g := &c.gathered
 	if g.entries == 0 || c.digests.index != c.applied { // the latter only after a panic
 		return op, false
@@ -79,7 +97,7 @@ func (c *Core) takeCheckpoint() (op raftlog.Checkpoint, ok bool) {
 // LastCheckpoint returns the write of the state at the applied index, for a member that
 // stops in order: a caller that carries it out after all other writes saves the next start
 // the work. ok is false if there is nothing to write.
-func (c *Core) LastCheckpoint() (op raftlog.Op, ok bool) {
+func (c *checkpoints) LastCheckpoint() (op raftlog.Op, ok bool) {
 	for _, w := range c.disk.queue { // will not be written, and the changes build on it
 		switch w.op.(type) {
 		case raftlog.Checkpoint, raftlog.Install:

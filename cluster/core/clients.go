@@ -21,6 +21,15 @@ type Client interface {
 	Notify(*wire.Notice)
 }
 
+// attachedClients is the clients that are attached to this member.
+type attachedClients struct {
+	out     *Effects
+	clients map[wire.ID]Client // by incarnation
+}
+
+// any reports whether there is one.
+func (a *attachedClients) any() bool { return len(a.clients) > 0 }
+
 // servesClients reports whether the group knows of clients.
 func (c *Core) servesClients() bool {
 	level, _ := c.machine.Level()
@@ -29,12 +38,14 @@ func (c *Core) servesClients() bool {
 
 // AttachClient attaches a client, which learns of everything after the state that is applied
 // now. A later client of the same incarnation replaces it.
-func (c *Core) AttachClient(incarnation wire.ID, client Client) { c.clients[incarnation] = client }
+func (a *attachedClients) AttachClient(incarnation wire.ID, client Client) {
+	a.clients[incarnation] = client
+}
 
 // DetachClient undoes AttachClient, unless another client has replaced this one.
-func (c *Core) DetachClient(incarnation wire.ID, client Client) {
-	if c.clients[incarnation] == client {
-		delete(c.clients, incarnation)
+func (a *attachedClients) DetachClient(incarnation wire.ID, client Client) {
+	if a.clients[incarnation] == client {
+		delete(a.clients, incarnation)
 	}
 }
 
@@ -42,36 +53,36 @@ func (c *Core) DetachClient(incarnation wire.ID, client Client) {
 // retries, at the latest after Resend.
 func (c *Core) SubmitForClient(s *wire.Submission) {
 	if c.role.Lead != raft.None && c.servesClients() && proto.Size(s) <= inbox.MaxBatchBytes { // as leaders require
-		c.submitToLeader(s)
+		c.calls.submitToLeader(s)
 	}
 }
 
-func (c *Core) notifyOutcome(o fact.Outcome) {
-	if client := c.clients[o.Ticket.Incarnation]; client != nil {
-		c.notifyClient(client, &wire.Notice{Body: &wire.Notice_Outcome{Outcome: &wire.DeliveredOutcome{
+func (a *attachedClients) notifyOutcome(o fact.Outcome) {
+	if client := a.clients[o.Ticket.Incarnation]; client != nil {
+		a.notifyClient(client, &wire.Notice{Body: &wire.Notice_Outcome{Outcome: &wire.DeliveredOutcome{
 			Seq: o.Ticket.Seq, Reply: o.Reply, More: o.More,
 		}}})
 	}
 }
 
-func (c *Core) notifyEnded(e fact.Ended) {
-	if client := c.clients[e.Incarnation]; client != nil {
-		c.notifyClient(client, &wire.Notice{Body: &wire.Notice_Ended{Ended: &wire.EndedSession{
+func (a *attachedClients) notifyEnded(e fact.Ended) {
+	if client := a.clients[e.Incarnation]; client != nil {
+		a.notifyClient(client, &wire.Notice{Body: &wire.Notice_Ended{Ended: &wire.EndedSession{
 			Session: e.Session[:], Unbound: e.Unbound,
 		}}})
 	}
 }
 
-func (c *Core) notifyRecalled(recalls []fact.Recall) {
+func (a *attachedClients) notifyRecalled(recalls []fact.Recall) {
 	for _, r := range recalls {
-		if client := c.clients[r.Incarnation]; client != nil {
-			c.notifyClient(client, &wire.Notice{Body: &wire.Notice_Recall{Recall: &wire.DeliveredRecall{
+		if client := a.clients[r.Incarnation]; client != nil {
+			a.notifyClient(client, &wire.Notice{Body: &wire.Notice_Recall{Recall: &wire.DeliveredRecall{
 				Session: r.Session[:], Lock: r.Lock, Handle: r.Handle,
 			}}})
 		}
 	}
 }
 
-func (c *Core) notifyClient(client Client, n *wire.Notice) {
-	c.out.Notifications = append(c.out.Notifications, Notification{Client: client, Notice: n})
+func (a *attachedClients) notifyClient(client Client, n *wire.Notice) {
+	a.out.Notifications = append(a.out.Notifications, Notification{Client: client, Notice: n})
 }

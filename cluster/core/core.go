@@ -20,27 +20,25 @@ import (
 // processes the events and returns Effects. It is not safe for concurrent use.
 type Core struct {
 	raftNode
+	elections
+	leadershipTransfers
+	calls
+	attachedClients
+	checkpoints
+	truncation
 	cfg         Config
-	incarnation wire.ID
 	machine     Machine
 	clock       groupClock
-	tickets     *tickets.Table[Call]
 	reads       reads
 	inbox       inbox.Inbox
 	peers       peers
-	clients     map[wire.ID]Client // that are attached here, by incarnation
 	digests     digests
 	arbitration arbitration
 	disk        disk
 
 	now        time.Duration // monotonic, as the driver last passed it to Take
-	gathered   gathered
-	checkpoint uint64            // the index of the last checkpoint, written or on its way
-	inFlight   []proposal        // the entries that this leader has proposed and not applied yet
-	hard       *raftpb.HardState // written last, or on its way
-	commit     *raftpb.HardState // the same with a later commit index, to be written with the next entries; nil: none
-	truncated  uint64            // the index up to which the log was last asked to truncate
-	changing   bool              // a membership change is in flight
+	inFlight   []proposal    // the entries that this leader has proposed and not applied yet
+	changing   bool          // a membership change is in flight
 	changes    changes
 	settling   settling
 	plan       reconcile.Plan // the reconciler's last
@@ -50,11 +48,6 @@ type Core struct {
 	installing *Staged
 	installs   uint64
 	leadsSince uint64 // the tick at which this member became the leader
-
-	campaignAt    uint64 // tick of the next campaign; 0: none
-	campaignPause uint64 // ticks from that to the following one; 0: it is the last
-	transfers     []*transfer
-	requests      []*transferRequest
 
 	reported reported
 
@@ -90,20 +83,29 @@ func New(cfg Config) (*Core, error) {
 		return nil, err
 	}
 	c := &Core{
-		raftNode:    node,
-		cfg:         cfg,
-		incarnation: cfg.Incarnation,
-		machine:     cfg.Machine,
-		clock:       groupClock{cap: 2 * cfg.Tick},
-		tickets:     tickets.New[Call](),
-		reads:       reads{incarnation: cfg.Incarnation},
-		clients:     make(map[wire.ID]Client),
-		metrics:     newMetrics(),
+		raftNode: node,
+		cfg:      cfg,
+		machine:  cfg.Machine,
+		clock:    groupClock{cap: 2 * cfg.Tick},
+		metrics:  newMetrics(),
 	}
 	applied := cfg.Log.Applied()
-	c.checkpoint = applied.Index
+	c.elections = elections{raftNode: &c.raftNode, peers: &c.peers, rand: cfg.Rand}
+	c.leadershipTransfers = leadershipTransfers{raftNode: &c.raftNode, out: &c.out}
+	c.calls = calls{
+		raftNode: &c.raftNode, inbox: &c.inbox, out: &c.out, resent: &c.metrics.Resent,
+		maxCalls: cfg.MaxCalls, maxBytes: cfg.MaxCallBytes, incarnation: cfg.Incarnation, tickets: tickets.New[Call](),
+	}
+	c.attachedClients = attachedClients{out: &c.out, clients: make(map[wire.ID]Client)}
+	c.reads = reads{self: &c.raftNode, clock: &c.clock, incarnation: cfg.Incarnation}
+	c.checkpoints = checkpoints{
+		raftNode: &c.raftNode, disk: &c.disk, digests: &c.digests, maxEntries: cfg.CheckpointEntries, checkpoint: applied.Index,
+	}
+	c.truncation = truncation{
+		raftNode: &c.raftNode, peers: &c.peers, disk: &c.disk, checkpoints: &c.checkpoints, out: &c.out, keep: cfg.Keep, keepBytes: cfg.KeepBytes,
+	}
 	c.digests.restore(applied.Index, applied.Digest)
-	c.hard = hard
+	c.disk.hard = hard
 	c.peers.follow(c.id, c.conf)
 	if err := c.changes.restore(cfg.Log, c.applied, c.last); err != nil {
 		return nil, err
@@ -116,18 +118,14 @@ func New(cfg Config) (*Core, error) {
 func (c *Core) Tick() {
 	c.ticks++
 	c.node.Tick()
-	if c.campaignAt != 0 && c.ticks >= c.campaignAt && c.role.Lead == raft.None {
-		c.campaign()
-	}
+	c.elections.tick()
 	if c.role.Lead != raft.None {
-		c.resendCalls(c.tickets.Overdue(c.ticks))
+		c.calls.resendOverdue()
 	}
-	c.checkTransfers()
-	c.writeCommit()
-	if c.gathered.entries > 0 && c.ticks >= c.gathered.since+checkpointTicks {
-		c.Checkpoint()
-	}
-	c.checkDisk()
+	c.leadershipTransfers.checkTransfers()
+	c.disk.writeCommit()
+	c.checkpoints.tick()
+	c.leadershipTransfers.checkDisk(&c.disk)
 	c.checkDigests()
 }
 
@@ -151,7 +149,7 @@ func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 	}
 	switch {
 	case m.GetType() == raftpb.MsgReadIndex:
-		c.receiveReadRequest(m)
+		c.reads.receiveReadRequest(m)
 	case m.GetType() == raftpb.MsgReadIndexResp && !c.isFollowed(m):
 		// Of a member that does not lead, or that this one does not follow yet or any
 		// more: raft would believe it. The read is requested again.
@@ -178,35 +176,6 @@ func (c *Core) ReceiveSubmission(from uint64, s *wire.Submission) error {
 	return nil
 }
 
-// Submit submits a command of this process. Urgent commands, renewals and releases, go
-// before the others in every queue, and are not limited by MaxCalls and MaxCallBytes:
-// refusing them would lose or leak locks.
-func (c *Core) Submit(command []byte, call Call, urgent bool) {
-	if !c.tickets.Admits(len(command), urgent, c.cfg.MaxCalls, c.cfg.MaxCallBytes) {
-		call.Fail(tickets.ErrTooManyCalls)
-		return
-	}
-	c.tickets.Add(command, call, urgent)
-}
-
-// Cancel withdraws a call whose command has not been sent, and reports to the call
-// whether it was.
-func (c *Core) Cancel(call Call) {
-	call.Cancelled(!c.tickets.Cancel(call))
-}
-
-// Reregister replaces the incarnation, whose registration has expired. Every call made
-// under the former incarnation fails. The registration precedes every other command.
-func (c *Core) Reregister(id wire.ID, registration []byte, call Call) {
-	unregistered := c.tickets.Drain()
-	c.incarnation = id
-	c.tickets.Gate()
-	c.tickets.Add(registration, call, true)
-	for _, call := range unregistered {
-		call.Fail(tickets.ErrUnregistered)
-	}
-}
-
 // Read queues a linearizable read.
 func (c *Core) Read(r Read) error {
 	if !c.reads.makeRoom() {
@@ -223,20 +192,6 @@ func (c *Core) ReadStale(r Read) error {
 	return nil
 }
 
-// recheck looks up the outcomes that calls still await in an installed state: the
-// entries that bring them may be compacted into the snapshot.
-func (c *Core) recheck() {
-	for _, seq := range c.tickets.AwaitingInOrder() {
-		ticket := wire.Ticket{Incarnation: c.incarnation, Seq: seq}
-		call, _ := c.tickets.Awaiting(seq)
-		if reply := call.Recheck(c.machine, ticket); reply != nil {
-			c.tickets.Settle(seq)
-			c.out.Notifications = append(c.out.Notifications, Notification{Call: call, Ticket: ticket, Reply: reply})
-		}
-	}
-	c.retryCalls()
-}
-
 // Unreachable reports that a message to a peer was dropped.
 func (c *Core) Unreachable(peer uint64) { c.node.ReportUnreachable(peer) }
 
@@ -250,9 +205,9 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 	}
 	for c.arbitration.diverged == nil {
 		if c.role.Lead != raft.None {
-			c.sendCalls(c.tickets.Issue(c.ticks))
-			c.requestReads()
-			c.requestTransfers()
+			c.calls.send()
+			c.reads.requestReads()
+			c.leadershipTransfers.requestTransfers()
 		}
 		c.reconcile()
 		if err := c.propose(); err != nil {
@@ -293,38 +248,8 @@ func (c *Core) Reconnected(peer uint64) {
 // lost it.
 func (c *Core) retryCalls() {
 	if c.role.Lead != raft.None {
-		c.resendCalls(c.tickets.RetryAll(c.ticks))
-		c.out.Resend = len(c.clients) > 0
-	}
-}
-
-// sendCalls sends commands of this process to the leader, in submissions small enough
-// that several fit into an entry.
-func (c *Core) sendCalls(out tickets.Outgoing) {
-	c.sendLane(out.Urgent, true)
-	c.sendLane(out.Ordinary, false)
-}
-
-// resendCalls sends calls again whose outcomes have not come.
-func (c *Core) resendCalls(out tickets.Outgoing) {
-	c.metrics.Resent.Add(uint64(len(out.Urgent) + len(out.Ordinary)))
-	c.sendCalls(out)
-}
-
-func (c *Core) sendLane(calls []*wire.Call, urgent bool) {
-	for calls := range tickets.Split(calls) {
-		c.submitToLeader(&wire.Submission{
-			Member: c.id, Incarnation: c.incarnation[:], Floor: c.tickets.Floor(), Calls: calls, Urgent: urgent, Applied: c.applied,
-		})
-	}
-}
-
-// submitToLeader submits calls to the leader, which may be this member.
-func (c *Core) submitToLeader(s *wire.Submission) {
-	if c.role.RaftState == raft.StateLeader {
-		c.inbox.Add(c.id, s)
-	} else {
-		c.out.Forwards = append(c.out.Forwards, Forward{c.role.Lead, s})
+		c.calls.resendAll()
+		c.out.Resend = c.attachedClients.any()
 	}
 }
 
@@ -332,12 +257,6 @@ func (c *Core) submitToLeader(s *wire.Submission) {
 // must have been delivered or abandoned.
 func (c *Core) Abandon(err error) {
 	c.out.Abandon(err)
-	for _, call := range c.tickets.Drain() {
-		call.Fail(err)
-	}
-	c.finishTransfers(err)
-	for _, r := range c.requests {
-		r.done <- err
-	}
-	c.requests = nil
+	c.calls.abandonAll(err)
+	c.leadershipTransfers.abandonAll(err)
 }

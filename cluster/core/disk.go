@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -15,6 +16,9 @@ type disk struct {
 	batch []write // under way
 	since uint64  // tick at which the disk last finished a batch or was idle
 	began uint64  // tick at which it began this batch
+
+	hard   *raftpb.HardState // written last, or on its way
+	commit *raftpb.HardState // the same with a later commit index, to be written with the next entries; nil: none
 }
 
 // write is an operation on the disk and the messages that depend on it.
@@ -44,6 +48,20 @@ func (d *disk) answer() bool {
 	}
 	d.batch, d.queue = d.queue, nil
 	return true
+}
+
+// noteHardState notes that a hard state, unless nil, is being written.
+func (d *disk) noteHardState(hard *raftpb.HardState) {
+	d.hard, d.commit = cmp.Or(hard, d.hard), nil
+}
+
+// writeCommit writes a commit index that no entry has taken along. Nothing waits for it:
+// a member that starts with an older one learns of it from the leader.
+func (d *disk) writeCommit() {
+	if d.commit != nil {
+		d.add(write{op: raftlog.Append{HardState: d.commit}})
+		d.noteHardState(d.commit)
+	}
 }
 
 // Batch is a sequence of writes that become durable together.

@@ -50,7 +50,7 @@ func TestCheckpoint_KeyDeletedAndCreatedAgain(t *testing.T) {
 func TestGathered_DiskHasStateApplied(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		var c Core
+		c := checkpoints{raftNode: new(raftNode), digests: new(digests)}
 		disk, state := map[string]string{}, map[string]string{}
 		keys := 1 + rng.IntN(12)
 		for round := range 20 {

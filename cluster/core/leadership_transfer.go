@@ -27,6 +27,15 @@ var (
 // them. Clients are such callers as well.
 const maxTransfers = 64
 
+// leadershipTransfers is the transfers that this member executes as the leader, and those that it
+// requests from the leader.
+type leadershipTransfers struct {
+	*raftNode
+	out       *Effects
+	transfers []*transfer
+	requests  []*transferRequest
+}
+
 // transfer is a leadership transfer that this member executes as the leader.
 type transfer struct {
 	to   uint64       // as requested; 0: the most up-to-date voter
@@ -47,120 +56,120 @@ type transferRequest struct {
 // A member that does not lead sends a request to the leader, once one is known. done,
 // which must be buffered, receives nil when another member leads, or to does, and
 // ErrNoSuccessor if the leader abandoned the transfer. ErrTooManyTransfers: nothing is requested.
-func (c *Core) Transfer(to uint64, done chan<- error) {
-	if len(c.transfers)+len(c.requests) >= maxTransfers {
+func (l *leadershipTransfers) Transfer(to uint64, done chan<- error) {
+	if len(l.transfers)+len(l.requests) >= maxTransfers {
 		done <- ErrTooManyTransfers
 		return
 	}
-	if c.isLeader() {
-		c.transfer(&transfer{to: to, done: done})
+	if l.isLeader() {
+		l.transfer(&transfer{to: to, done: done})
 		return
 	}
-	c.requests = append(c.requests, &transferRequest{to: to, done: done})
+	l.requests = append(l.requests, &transferRequest{to: to, done: done})
 }
 
 // StepDown transfers leadership away from this member: ErrNotLeader if it does
 // not lead.
-func (c *Core) StepDown(done chan<- error) {
-	if !c.isLeader() {
+func (l *leadershipTransfers) StepDown(done chan<- error) {
+	if !l.isLeader() {
 		done <- ErrNotLeader
 		return
 	}
-	c.transfer(&transfer{done: done})
+	l.transfer(&transfer{done: done})
 }
 
 // AbandonTransfer abandons a Transfer or StepDown. It reports whether that may
 // still take effect: not while no leader has been asked.
-func (c *Core) AbandonTransfer(done chan<- error) (asked bool) {
+func (l *leadershipTransfers) AbandonTransfer(done chan<- error) (asked bool) {
 	asked = true
-	c.requests = slices.DeleteFunc(c.requests, func(r *transferRequest) bool {
+	l.requests = slices.DeleteFunc(l.requests, func(r *transferRequest) bool {
 		asked = asked && !(r.done == done && r.leader == raft.None)
 		return r.done == done
 	})
-	c.transfers = slices.DeleteFunc(c.transfers, func(t *transfer) bool { return t.done == done })
+	l.transfers = slices.DeleteFunc(l.transfers, func(t *transfer) bool { return t.done == done })
 	return asked
 }
 
 // transfer starts a transfer. roleChanged finishes it, or checkTransfers if raft has
 // abandoned it, which raft does after an election timeout.
-func (c *Core) transfer(t *transfer) {
+func (l *leadershipTransfers) transfer(t *transfer) {
 	to := t.to
 	if to == raft.None {
-		to = c.successor(c.conf.GetVoters())
+		to = l.successor(l.conf.GetVoters())
 	}
 	switch {
-	case to == c.id:
-		c.finishTransfer(t, nil)
-	case !slices.Contains(c.conf.GetVoters(), to):
-		c.finishTransfer(t, ErrNoSuccessor)
+	case to == l.id:
+		l.finishTransfer(t, nil)
+	case !slices.Contains(l.conf.GetVoters(), to):
+		l.finishTransfer(t, ErrNoSuccessor)
 	default:
-		c.transfers = append(c.transfers, t)
-		c.node.TransferLeader(to)
+		l.transfers = append(l.transfers, t)
+		l.node.TransferLeader(to)
 	}
 }
 
 // finishTransfers finishes the transfers that this member executes.
-func (c *Core) finishTransfers(err error) {
-	for _, t := range c.transfers {
-		c.finishTransfer(t, err)
+func (l *leadershipTransfers) finishTransfers(err error) {
+	for _, t := range l.transfers {
+		l.finishTransfer(t, err)
 	}
-	c.transfers = nil
+	l.transfers = nil
 }
 
-func (c *Core) finishTransfer(t *transfer, err error) {
+func (l *leadershipTransfers) finishTransfer(t *transfer, err error) {
 	switch {
 	case t.done != nil:
 		t.done <- err
 	case errors.Is(err, ErrNoSuccessor): // success needs no message: the peer observes the new leader
-		c.out.Transfers = append(c.out.Transfers, TransferMessage{t.peer, &wire.LeadershipTransfer{To: t.to, Term: t.term, Refused: true}})
+		l.out.Transfers = append(l.out.Transfers, TransferMessage{t.peer, &wire.LeadershipTransfer{To: t.to, Term: t.term, Refused: true}})
 	}
 }
 
 // checkTransfers finishes transfers that raft has abandoned, and retries requests.
-func (c *Core) checkTransfers() {
-	if len(c.transfers) > 0 && c.role.RaftState == raft.StateLeader && c.node.BasicStatus().LeadTransferee == raft.None {
-		c.finishTransfers(ErrNoSuccessor)
+func (l *leadershipTransfers) checkTransfers() {
+	if len(l.transfers) > 0 && l.role.RaftState == raft.StateLeader && l.node.BasicStatus().LeadTransferee == raft.None {
+		l.finishTransfers(ErrNoSuccessor)
 	}
-	for _, r := range c.requests {
-		if r.leader != raft.None && r.due <= c.ticks {
-			c.request(r)
+	for _, r := range l.requests {
+		if r.leader != raft.None && r.due <= l.ticks {
+			l.request(r)
 		}
 	}
 }
 
 // requestTransfers sends requests that waited for a leader to be known.
-func (c *Core) requestTransfers() {
-	if len(c.requests) == 0 || c.role.Lead == raft.None {
+func (l *leadershipTransfers) requestTransfers() {
+	if len(l.requests) == 0 || l.role.Lead == raft.None {
 		return
 	}
-	c.requests = slices.DeleteFunc(c.requests, func(r *transferRequest) bool {
+	l.requests = slices.DeleteFunc(l.requests, func(r *transferRequest) bool {
 		switch {
 		case r.leader != raft.None:
 			return false
-		case r.to == c.role.Lead:
+		case r.to == l.role.Lead:
 			r.done <- nil
 			return true
-		case c.role.Lead != c.id:
-			r.leader, r.term = c.role.Lead, c.term
-			c.request(r)
+		case l.role.Lead != l.id:
+			r.leader, r.term = l.role.Lead, l.term
+			l.request(r)
 			return false
-		case c.isLeader(): // this member was elected
-			c.transfer(&transfer{to: r.to, done: r.done})
+		case l.isLeader(): // this member was elected
+			l.transfer(&transfer{to: r.to, done: r.done})
 			return true
 		}
 		return false
 	})
 }
 
-func (c *Core) request(r *transferRequest) {
-	r.due = c.ticks + uint64(c.cfg.ElectionTicks)
-	c.out.Transfers = append(c.out.Transfers, TransferMessage{r.leader, &wire.LeadershipTransfer{To: r.to, Term: r.term}})
+func (l *leadershipTransfers) request(r *transferRequest) {
+	r.due = l.ticks + l.electionTicks
+	l.out.Transfers = append(l.out.Transfers, TransferMessage{r.leader, &wire.LeadershipTransfer{To: r.to, Term: r.term}})
 }
 
 // ReceiveTransfer receives a peer's request for a transfer, or its refusal.
-func (c *Core) ReceiveTransfer(from uint64, m *wire.LeadershipTransfer) {
+func (l *leadershipTransfers) ReceiveTransfer(from uint64, m *wire.LeadershipTransfer) {
 	if m.GetRefused() {
-		c.requests = slices.DeleteFunc(c.requests, func(r *transferRequest) bool {
+		l.requests = slices.DeleteFunc(l.requests, func(r *transferRequest) bool {
 			refused := r.leader == from && r.term == m.GetTerm() && r.to == m.GetTo()
 			if refused {
 				r.done <- ErrNoSuccessor
@@ -169,29 +178,29 @@ func (c *Core) ReceiveTransfer(from uint64, m *wire.LeadershipTransfer) {
 		})
 		return
 	}
-	if !c.isLeader() || m.GetTerm() != c.term {
+	if !l.isLeader() || m.GetTerm() != l.term {
 		return
 	}
-	repeated := slices.ContainsFunc(c.transfers, func(t *transfer) bool { return t.peer == from && t.to == m.GetTo() && t.term == m.GetTerm() })
-	if !repeated && len(c.transfers) < 2*maxTransfers {
-		c.transfer(&transfer{to: m.GetTo(), peer: from, term: m.GetTerm()})
+	repeated := slices.ContainsFunc(l.transfers, func(t *transfer) bool { return t.peer == from && t.to == m.GetTo() && t.term == m.GetTerm() })
+	if !repeated && len(l.transfers) < 2*maxTransfers {
+		l.transfer(&transfer{to: m.GetTo(), peer: from, term: m.GetTerm()})
 	}
 }
 
 // leaderKnown finishes the transfers that another leader than before completes. The same
 // leader in a later term has not transferred leadership, and gets the request again.
-func (c *Core) leaderKnown() {
-	if c.role.Lead != c.id {
-		c.finishTransfers(nil)
+func (l *leadershipTransfers) leaderKnown() {
+	if l.role.Lead != l.id {
+		l.finishTransfers(nil)
 	}
-	c.requests = slices.DeleteFunc(c.requests, func(r *transferRequest) bool {
+	l.requests = slices.DeleteFunc(l.requests, func(r *transferRequest) bool {
 		switch {
 		case r.leader == raft.None:
 			return false
-		case r.leader != c.role.Lead:
+		case r.leader != l.role.Lead:
 			r.done <- nil
 			return true
-		case r.term != c.term:
+		case r.term != l.term:
 			r.leader = raft.None
 		}
 		return false
@@ -201,14 +210,23 @@ func (c *Core) leaderKnown() {
 // checkDisk transfers leadership when the disk has not completed a write for an election
 // timeout: a leader with a stalled disk still sends heartbeats, so no other member
 // campaigns.
-func (c *Core) checkDisk() {
-	stalled := len(c.disk.batch) > 0 && c.ticks >= c.disk.since+uint64(c.cfg.ElectionTicks)
-	if !stalled || c.role.RaftState != raft.StateLeader {
+func (l *leadershipTransfers) checkDisk(d *disk) {
+	stalled := len(d.batch) > 0 && l.ticks >= d.since+l.electionTicks
+	if !stalled || l.role.RaftState != raft.StateLeader {
 		return
 	}
-	c.disk.since = c.ticks // retried after another election timeout
-	if to := c.successor(c.conf.GetVoters()); to != raft.None {
-		c.cfg.Logger.Warn("disk stalled, transferring leadership", "to", wire.MemberID(to))
-		c.node.TransferLeader(to)
+	d.since = l.ticks // retried after another election timeout
+	if to := l.successor(l.conf.GetVoters()); to != raft.None {
+		l.logger.Warn("disk stalled, transferring leadership", "to", wire.MemberID(to))
+		l.node.TransferLeader(to)
 	}
+}
+
+// abandonAll fails the transfers that callers of this process wait for.
+func (l *leadershipTransfers) abandonAll(err error) {
+	l.finishTransfers(err)
+	for _, r := range l.requests {
+		r.done <- err
+	}
+	l.requests = nil
 }

@@ -141,7 +141,7 @@ func TestReadIndex_ContextOfAnotherMember(t *testing.T) {
 	if err := r.Read(numberedRead(1)); err != nil {
 		t.Fatal(err)
 	}
-	r.requestReads()
+	r.reads.requestReads()
 	own := string(r.reads.context())
 	for _, m := range []*raftpb.Message{readRequest(3, own), readRequest(3, "2's"), readRequest(2, "2's")} {
 		r.mustReceive(m)
@@ -200,7 +200,7 @@ func TestReadIndex_AnswerOfNoLeader(t *testing.T) {
 		if err := r.Read(numberedRead(1)); err != nil {
 			t.Fatal(err)
 		}
-		r.requestReads()
+		r.reads.requestReads()
 		context := string(r.reads.context())
 		r.mustReceive(message(raftpb.MsgReadIndexResp, test.from, test.term, following(6, 0, data(empty(0, 0), raftpb.EntryNormal, context))))
 		r.settle()

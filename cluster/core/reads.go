@@ -29,6 +29,8 @@ type Read interface {
 // Each request has a new context: otherwise a late answer to an earlier request could
 // confirm a read that began after it with an older state (etcd#20418).
 type reads struct {
+	self        *raftNode
+	clock       *groupClock
 	incarnation wire.ID // prefix of the context: no answer to an earlier process confirms a read
 	attempt     uint64
 	inFlight    []Read // confirmed by the request in flight
@@ -130,15 +132,15 @@ func (r *reads) applied(index uint64) []Read {
 // term. Until then it may not know of every committed entry, so it answers no read (Raft
 // dissertation §6.4). raft makes an exception for a single voter, which may have
 // acknowledged entries that its hard state does not show as committed after a restart.
-func (c *Core) answersReads() bool { return c.clock.running && c.isLeader() }
+func (r *reads) answersReads() bool { return r.clock.running && r.self.isLeader() }
 
 // requestReads requests the confirmation of queued reads from the leader.
-func (c *Core) requestReads() {
-	if c.role.RaftState == raft.StateLeader && !c.answersReads() {
+func (r *reads) requestReads() {
+	if r.self.role.RaftState == raft.StateLeader && !r.answersReads() {
 		return
 	}
-	if context := c.reads.next(c.ticks, uint64(c.cfg.ElectionTicks)); context != nil {
-		c.node.ReadIndex(context)
+	if context := r.next(r.self.ticks, r.self.electionTicks); context != nil {
+		r.self.node.ReadIndex(context)
 	}
 }
 
@@ -175,21 +177,21 @@ func requestNumber(m *raftpb.Message) (number uint64, ok bool) {
 
 // receiveReadRequest passes a peer's request to raft. A follower drops it, as raft would
 // forward it in its sender's name; the sender retries.
-func (c *Core) receiveReadRequest(m *raftpb.Message) {
+func (r *reads) receiveReadRequest(m *raftpb.Message) {
 	switch {
-	case !c.isLeader():
-	case c.answersReads():
-		c.step(m)
-	case c.isMember(m.GetFrom()):
+	case !r.self.isLeader():
+	case r.answersReads():
+		r.self.step(m)
+	case r.self.isMember(m.GetFrom()):
 		same := func(other *raftpb.Message) bool { return other.GetFrom() == m.GetFrom() }
-		c.reads.early = append(slices.DeleteFunc(c.reads.early, same), m) // a member waits for its latest only
+		r.early = append(slices.DeleteFunc(r.early, same), m) // a member waits for its latest only
 	}
 }
 
 // answerEarly answers the requests that came before this leader could.
-func (c *Core) answerEarly() {
-	for _, m := range c.reads.early {
-		c.step(m)
+func (r *reads) answerEarly() {
+	for _, m := range r.early {
+		r.self.step(m)
 	}
-	c.reads.early = nil
+	r.early = nil
 }

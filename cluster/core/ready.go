@@ -71,8 +71,8 @@ func (c *Core) roleChanged(rd raft.Ready) {
 		}
 	}
 	if c.role.Lead != raft.None {
-		c.leaderKnown()
-		c.campaignAt, c.campaignPause = 0, 0
+		c.leadershipTransfers.leaderKnown()
+		c.elections.leaderKnown()
 		c.reads.retry()
 		c.retryCalls()
 	}
@@ -109,39 +109,25 @@ func (c *Core) append(m *raftpb.Message) {
 			with = &raftpb.HardState{Term: hard.Term, Vote: hard.Vote, Commit: &index}
 		}
 		c.install(snapshot, with)
-		c.noteHardState(with)
+		c.disk.noteHardState(with)
 	}
 	entries := m.GetEntries()
 	w := write{responses: m.GetResponses()}
 	switch {
 	case len(entries) > 0:
-		hard = cmp.Or(hard, c.commit)
+		hard = cmp.Or(hard, c.disk.commit)
 		w.op = raftlog.Append{HardState: hard, Entries: entries}
-		c.noteHardState(hard)
+		c.disk.noteHardState(hard)
 		c.appended(entries)
 	case hard == nil:
-	case hard.GetTerm() == c.hard.GetTerm() && hard.GetVote() == c.hard.GetVote():
-		c.commit = hard
+	case hard.GetTerm() == c.disk.hard.GetTerm() && hard.GetVote() == c.disk.hard.GetVote():
+		c.disk.commit = hard
 	default:
 		w.op = raftlog.Append{HardState: hard}
-		c.noteHardState(hard)
+		c.disk.noteHardState(hard)
 	}
 	if w.op != nil || len(w.responses) > 0 {
 		c.disk.add(w)
-	}
-}
-
-// noteHardState notes that a hard state, unless nil, is being written.
-func (c *Core) noteHardState(hard *raftpb.HardState) {
-	c.hard, c.commit = cmp.Or(hard, c.hard), nil
-}
-
-// writeCommit writes a commit index that no entry has taken along. Nothing waits for it:
-// a member that starts with an older one learns of it from the leader.
-func (c *Core) writeCommit() {
-	if c.commit != nil {
-		c.disk.add(write{op: raftlog.Append{HardState: c.commit}})
-		c.noteHardState(c.commit)
 	}
 }
 
@@ -161,9 +147,9 @@ func (c *Core) applyAll(m *raftpb.Message) error {
 	}
 	if c.role.RaftState == raft.StateLeader && c.appliedTerm == c.term && !c.clock.running {
 		c.clock.start(c.machine.Now(), c.now)
-		c.answerEarly()
+		c.reads.answerEarly()
 	}
-	c.truncate()
+	c.truncation.truncate(c.machine.Size(), c.arbitration.disputed != 0)
 	return nil
 }
 
@@ -202,17 +188,13 @@ func (c *Core) notify(result fact.Result) {
 	if n := (Notification{Keys: result.Keys, Leaders: result.Leaders, Recalls: result.Recalls, Listed: result.Listed}); n.isChange() {
 		c.out.Notifications = append(c.out.Notifications, n)
 	}
-	c.notifyRecalled(result.Recalls)
+	c.attachedClients.notifyRecalled(result.Recalls)
 	result.InOrder(func(o fact.Outcome) {
-		if o.Ticket.Incarnation != c.incarnation || o.Member != c.id {
-			c.notifyOutcome(o)
-			return
-		}
-		if call, ok := c.tickets.Outcome(o.Ticket.Seq, o.More); ok {
-			c.out.Notifications = append(c.out.Notifications, Notification{Call: call, Ticket: o.Ticket, Reply: o.Reply, More: o.More})
+		if !c.calls.outcome(o) {
+			c.attachedClients.notifyOutcome(o)
 		}
 	}, func(ended fact.Ended) {
-		c.notifyEnded(ended)
+		c.attachedClients.notifyEnded(ended)
 		c.out.Notifications = append(c.out.Notifications, Notification{Ended: ended})
 	})
 }

@@ -69,7 +69,7 @@ func (c *Core) install(s *raftpb.Snapshot, hard *raftpb.HardState) {
 		Generation: c.staged.Generation,
 	}})
 	c.last = meta.GetIndex()
-	c.gathered = gathered{} // of a state that is replaced
+	c.checkpoints.gathered = gathered{} // of a state that is replaced
 	c.changes.replaced(meta.GetIndex())
 	c.staged, c.installing = nil, c.staged
 }
@@ -85,7 +85,8 @@ func (c *Core) installed(machine Machine, op raftlog.Install) {
 	c.arbitration.settled() // a dispute was about the former state
 	c.compare(op.Index)
 	c.out.Restored = true
-	c.recheck()
+	c.calls.recheck(c.machine)
+	c.retryCalls()
 }
 
 // discardStaged discards a staged snapshot that raft has not accepted.

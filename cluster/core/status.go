@@ -119,9 +119,6 @@ func (c *Core) stalled() (d time.Duration) {
 // Machine returns the machine as far as entries are applied.
 func (c *Core) Machine() Machine { return c.machine }
 
-// Incarnation returns the incarnation that calls are made under.
-func (c *Core) Incarnation() wire.ID { return c.incarnation }
-
 // Digest returns the rolling digest of the state and its index.
 func (c *Core) Digest() (index, digest uint64) { return c.digests.index, c.digests.last }
 
@@ -148,6 +145,3 @@ func (c *Core) Metrics() *Metrics { return c.metrics }
 
 // Backlog is the calls of a process without an outcome.
 type Backlog = tickets.Backlog
-
-// Backlog returns the calls that the core has.
-func (c *Core) Backlog() Backlog { return c.tickets.Backlog() }
