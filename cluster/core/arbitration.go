@@ -23,6 +23,11 @@ import (
 
 // arbitration is how this member's digests compare with the others', which peers have.
 type arbitration struct {
+	*raftNode
+	peers   *peers
+	digests *digests
+	out     *Effects
+
 	sentAt   uint64      // the tick of the last digest sent
 	agreed   uint64      // the last index at which this member agrees with a majority
 	disputed uint64      // the last index at which a voter differs that is not known to be wrong, and no majority agrees; 0: none
@@ -53,98 +58,96 @@ func (e *DivergedError) Error() string {
 // Unwrap returns ErrCorrupt.
 func (*DivergedError) Unwrap() error { return ErrCorrupt }
 
-// ReceiveDigest receives the digest of another member. Only voters' digests count.
-func (c *Core) ReceiveDigest(from uint64, d *wire.Digest) {
+// receive receives the digest of another member. Only voters' digests count.
+func (a *arbitration) receive(from uint64, d *wire.Digest) (counts bool) {
 	index := d.GetIndex()
-	if from == c.id || index == 0 || !c.isVoter(from) {
-		return
+	if from == a.id || index == 0 || !a.isVoter(from) {
+		return false
 	}
-	if from == c.role.Lead {
-		c.reported.note(from, c.term, index) // it has applied that
-	}
-	c.peers.byID[from].claim(index, d.GetDigest())
-	c.compare(index)
+	a.peers.byID[from].claim(index, d.GetDigest())
+	a.compare(index)
+	return true
 }
 
 // digestAdded compares and sends the digest of the entry just applied, if it is due.
-func (c *Core) digestAdded() {
-	index := c.digests.index
+func (a *arbitration) digestAdded() {
+	index := a.digests.index
 	if index%digestStride == 0 {
-		c.sendDigest(index)
-		c.compare(index)
+		a.sendDigest(index)
+		a.compare(index)
 		return
 	}
-	if slices.ContainsFunc(c.peers.all, func(p *peer) bool { return p.claimed(index) != nil }) {
-		c.compare(index)
+	if slices.ContainsFunc(a.peers.all, func(p *peer) bool { return p.claimed(index) != nil }) {
+		a.compare(index)
 	}
 }
 
 // sendDigest sends the digest at an index that this member keeps to all members.
-func (c *Core) sendDigest(index uint64) {
-	own := c.digests.kept.at(index)
-	if own == nil || !c.isVoter(c.id) {
+func (a *arbitration) sendDigest(index uint64) {
+	own := a.digests.kept.at(index)
+	if own == nil || !a.isVoter(a.id) {
 		return
 	}
 	own.sent = true
-	c.arbitration.sentAt = c.ticks
-	for _, id := range slices.Concat(c.conf.GetVoters(), c.conf.GetLearners()) {
-		if id != c.id {
-			c.out.Digests = append(c.out.Digests, DigestMessage{id, &wire.Digest{Index: index, Digest: own.digest}})
+	a.sentAt = a.ticks
+	for _, id := range slices.Concat(a.conf.GetVoters(), a.conf.GetLearners()) {
+		if id != a.id {
+			a.out.Digests = append(a.out.Digests, DigestMessage{id, &wire.Digest{Index: index, Digest: own.digest}})
 		}
 	}
 }
 
 // startComparison sends the digest of the applied state. The other voters answer with
 // theirs.
-func (c *Core) startComparison() {
-	c.sendDigest(c.digests.index)
-	c.compare(c.digests.index)
+func (a *arbitration) startComparison() {
+	a.sendDigest(a.digests.index)
+	a.compare(a.digests.index)
 }
 
 // compare compares the digests at index.
-func (c *Core) compare(index uint64) {
-	a, own := &c.arbitration, c.digests.kept.at(index)
+func (a *arbitration) compare(index uint64) {
+	own := a.digests.kept.at(index)
 	if own == nil || a.diverged != nil {
 		return
 	}
 	if !own.sent {
-		c.sendDigest(index)
+		a.sendDigest(index)
 	}
-	votes := c.digestVotes(index)
-	need := len(c.conf.GetVoters())/2 + 1
+	votes := a.digestVotes(index)
+	need := len(a.conf.GetVoters())/2 + 1
 	for _, digest := range votes { // order: at most one has a majority
 		agree := votersWith(votes, digest)
 		if len(agree) < need {
 			continue
 		}
 		if digest != own.digest {
-			a.diverged = &divergence{DivergedError: &DivergedError{index, own.digest, digest}, at: c.ticks, majority: agree}
-			c.cfg.Logger.Error("state differs from that of a majority of the voters, stopping", "index", index, "voters", wire.MemberIDs(agree))
+			a.diverged = &divergence{DivergedError: &DivergedError{index, own.digest, digest}, at: a.ticks, majority: agree}
+			a.logger.Error("state differs from that of a majority of the voters, stopping", "index", index, "voters", wire.MemberIDs(agree))
 			return
 		}
-		c.agree(index, votes, digest)
+		a.agree(index, votes, digest)
 		return
 	}
-	for _, p := range c.peers.all {
+	for _, p := range a.peers.all {
 		if p.differs {
 			delete(votes, p.id) // it is known to be wrong
 		}
 	}
 	if index > a.agreed && len(votersWith(votes, own.digest)) < len(votes) {
 		if a.disputed == 0 {
-			a.since = c.ticks
+			a.since = a.ticks
 		}
 		a.disputed = max(a.disputed, index)
 	}
 }
 
 // digestVotes returns the digests of the voters at index, as far as they are known.
-func (c *Core) digestVotes(index uint64) map[uint64]uint64 {
+func (a *arbitration) digestVotes(index uint64) map[uint64]uint64 {
 	votes := make(map[uint64]uint64)
-	for _, id := range c.conf.GetVoters() {
-		if id == c.id {
-			votes[id] = c.digests.kept.at(index).digest
-		} else if claimed := c.peers.byID[id].claimed(index); claimed != nil {
+	for _, id := range a.conf.GetVoters() {
+		if id == a.id {
+			votes[id] = a.digests.kept.at(index).digest
+		} else if claimed := a.peers.byID[id].claimed(index); claimed != nil {
 			votes[id] = claimed.digest
 		}
 	}
@@ -164,13 +167,12 @@ func votersWith(votes map[uint64]uint64, digest uint64) (voters []uint64) {
 
 // agree notes that this member agrees with a majority at index, and logs the voters that
 // do not.
-func (c *Core) agree(index uint64, votes map[uint64]uint64, digest uint64) {
-	a := &c.arbitration
+func (a *arbitration) agree(index uint64, votes map[uint64]uint64, digest uint64) {
 	a.agreed = max(a.agreed, index)
 	if a.disputed <= index {
 		a.settled()
 	}
-	for _, p := range c.peers.all {
+	for _, p := range a.peers.all {
 		d, known := votes[p.id]
 		switch {
 		case !known:
@@ -179,22 +181,21 @@ func (c *Core) agree(index uint64, votes map[uint64]uint64, digest uint64) {
 		case !p.differs:
 			p.differs = true
 			a.settled()
-			c.cfg.Logger.Error("state of a voter differs from the majority's, it must stop", "member", wire.MemberID(p.id), "index", index)
+			a.logger.Error("state of a voter differs from the majority's, it must stop", "member", wire.MemberID(p.id), "index", index)
 		}
 	}
 }
 
 // checkDigests runs in each tick. It starts a comparison when this voter has sent nothing
 // for an election timeout, and logs a dispute that no majority has settled meanwhile.
-func (c *Core) checkDigests() {
-	a := &c.arbitration
-	timeout := uint64(c.cfg.ElectionTicks)
-	if c.ticks >= a.sentAt+timeout {
-		c.startComparison()
+func (a *arbitration) checkDigests() {
+	timeout := a.electionTicks
+	if a.ticks >= a.sentAt+timeout {
+		a.startComparison()
 	}
-	if a.disputed != 0 && !a.reported && c.ticks >= a.since+2*timeout {
+	if a.disputed != 0 && !a.reported && a.ticks >= a.since+2*timeout {
 		a.reported = true
-		c.cfg.Logger.Error("states of voters differ, and no majority agrees", "index", a.disputed, "voters", wire.MemberIDs(c.conf.GetVoters()))
+		a.logger.Error("states of voters differ, and no majority agrees", "index", a.disputed, "voters", wire.MemberIDs(a.conf.GetVoters()))
 	}
 }
 
@@ -205,28 +206,21 @@ func (a *arbitration) settled() { a.disputed, a.reported = 0, false }
 // agrees with it.
 func (a *arbitration) contested() bool { return a.disputed != 0 || a.diverged != nil }
 
-// takeDiverged is Take of a member whose state differs from the majority's. Nothing that
-// it has computed since is delivered, applied or proposed. A leader continues for an
-// election timeout at most, to transfer leadership to a voter of the majority.
-func (c *Core) takeDiverged() (Effects, error) {
-	d := c.arbitration.diverged
-	if !c.isLeader() || c.ticks >= d.at+uint64(c.cfg.ElectionTicks) {
-		return Effects{}, d.DivergedError
+// stepDownFirst is what a member does whose state differs from the majority's. It returns an error if it
+// must stop. A leader continues for an election timeout at most, to transfer leadership to a voter
+// of the majority.
+func (a *arbitration) stepDownFirst() error {
+	d := a.diverged
+	if !a.isLeader() || a.ticks >= d.at+a.electionTicks {
+		return d.DivergedError
 	}
 	if !d.stepping {
-		to := c.successor(d.majority)
+		to := a.successor(d.majority)
 		if to == raft.None {
-			return Effects{}, d.DivergedError
+			return d.DivergedError
 		}
 		d.stepping = true
-		c.node.TransferLeader(to)
+		a.node.TransferLeader(to)
 	}
-	for c.isLeader() && c.node.HasReady() {
-		if err := c.ready(c.node.Ready()); err != nil {
-			return Effects{}, err
-		}
-	}
-	out := Effects{Messages: c.out.Messages, Digests: c.out.Digests, Cancelled: c.out.Cancelled, Machine: c.machine, Batch: Batch{c.disk.next(c.ticks)}}
-	c.out.Messages, c.out.Digests, c.out.Cancelled = nil, nil, nil
-	return out, nil
+	return nil
 }

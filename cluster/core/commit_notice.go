@@ -139,43 +139,52 @@ type settling struct {
 	entry    uint64 // that entry; 0: not appended yet
 }
 
+// commitNotices is when this member may notify others that a membership change is committed.
+type commitNotices struct {
+	*raftNode
+	changes  changes
+	settling settling
+}
+
 // beginSettling has a new leader settle the last change: the leader before it may not have done
 // so.
-func (c *Core) beginSettling() { c.settling = settling{change: c.changes.last()} }
+func (n *commitNotices) beginSettling() { n.settling = settling{change: n.changes.last()} }
 
 // maySettle reports whether the next entry that the leader proposes settles the last
 // change.
-func (c *Core) maySettle() bool {
-	s := &c.settling
-	return s.change != 0 && !s.proposed && c.changes.pending() == 0
+func (n *commitNotices) maySettle() bool {
+	s := &n.settling
+	return s.change != 0 && !s.proposed && n.changes.pending() == 0
 }
 
-// appended notes the entries of the log, of which those of this leader include the changes
+// proposedSettling notes that the entry that was proposed last settles the last change.
+func (n *commitNotices) proposedSettling() { n.settling.proposed = true }
+
+// appended notes the entries at the end of the log, of which those of this leader include the changes
 // to settle, and the one that settles the last change once a majority of the voters has
 // acknowledged it.
-func (c *Core) appended(entries []*raftpb.Entry) {
-	before := c.changes.last()
-	c.changes.appended(entries)
-	c.last = entries[len(entries)-1].GetIndex()
-	s := &c.settling
-	if last := c.changes.last(); last != before {
+func (n *commitNotices) appended(entries []*raftpb.Entry) {
+	before := n.changes.last()
+	n.changes.appended(entries)
+	s := &n.settling
+	if last := n.changes.last(); last != before {
 		*s = settling{change: last}
 	}
 	if s.proposed && s.entry == 0 {
-		s.entry = c.last
+		s.entry = n.last
 	}
 }
 
 // settled reports whether the last membership change is settled.
-func (c *Core) settled() bool {
-	s := &c.settling
+func (n *commitNotices) settled() bool {
+	s := &n.settling
 	if s.change == 0 {
 		return true
 	}
 	if s.entry == 0 {
 		return false
 	}
-	status := c.node.Status()
+	status := n.node.Status()
 	if uint64(status.Config.Voters.CommittedIndex(acknowledgedTo(status.Progress))) < s.entry {
 		return false
 	}
@@ -192,18 +201,18 @@ func (a acknowledgedTo) AckedIndex(voter uint64) (quorum.Index, bool) {
 }
 
 // limitNotice lowers the commit index of a message as the rules above demand.
-func (c *Core) limitNotice(m *raftpb.Message) {
-	if c.changes.pending() != 0 {
+func (n *commitNotices) limitNotice(m *raftpb.Message) {
+	if n.changes.pending() != 0 {
 		// Not before the first pending one: of two, a member that has the second knows durably
 		// that the first is committed, and rule 3 holds back no notice of it.
-		lower(m, c.changes.last()-1)
+		lower(m, n.changes.last()-1)
 	}
-	if !c.settled() && !c.mayVote(m.GetTo()) {
-		lower(m, c.settling.change-1)
+	if !n.settled() && !n.mayVote(m.GetTo()) {
+		lower(m, n.settling.change-1)
 	}
 }
 
 // mayTell reports whether a member may receive a snapshot of the state at index.
-func (c *Core) mayTell(to, index uint64) bool {
-	return c.settled() || c.mayVote(to) || index < c.settling.change
+func (n *commitNotices) mayTell(to, index uint64) bool {
+	return n.settled() || n.mayVote(to) || index < n.settling.change
 }

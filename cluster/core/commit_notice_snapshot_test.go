@@ -41,7 +41,7 @@ func TestRemoval_CommitToldWhenSettledWithoutChangeInLog(t *testing.T) {
 				r.start()
 			}
 			r.elect()
-			if r.Core.settled() || r.Status().Settled {
+			if r.notices.settled() || r.Status().Settled {
 				t.Error("the leader takes the demotion for settled")
 			}
 			if sent := r.sentToStandby(r.settle()...); sent >= 50 {
@@ -49,8 +49,8 @@ func TestRemoval_CommitToldWhenSettledWithoutChangeInLog(t *testing.T) {
 			}
 			r.acknowledge(2) // commits the term's first entry
 			r.acknowledge(2) // and settles the change
-			if sent := r.sentToStandby(); sent < 50 || !r.Core.settled() {
-				t.Errorf("the demoted member is notified of commit %d, settled: %t", sent, r.Core.settled())
+			if sent := r.sentToStandby(); sent < 50 || !r.notices.settled() {
+				t.Errorf("the demoted member is notified of commit %d, settled: %t", sent, r.notices.settled())
 			}
 		})
 	}
@@ -75,8 +75,8 @@ func TestChanges_NoneInNewGroup(t *testing.T) {
 	r := newRig(t)
 	r.elect()
 	r.settle()
-	if r.Core.changes.last() != 0 || !r.Core.settled() {
-		t.Errorf("%+v, settled: %t", r.Core.changes, r.Core.settled())
+	if r.notices.changes.last() != 0 || !r.notices.settled() {
+		t.Errorf("%+v, settled: %t", r.notices.changes, r.notices.settled())
 	}
 }
 

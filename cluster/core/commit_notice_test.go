@@ -312,8 +312,8 @@ func TestChanges_AppendedWhileInstalling(t *testing.T) {
 		}
 	}
 	r.Stored(machine.New())
-	if r.Core.changes.pending() != 51 || r.Core.changes.last() != 51 {
-		t.Errorf("the change at 51 is forgotten: pending %d, last %d", r.Core.changes.pending(), r.Core.changes.last())
+	if r.notices.changes.pending() != 51 || r.notices.changes.last() != 51 {
+		t.Errorf("the change at 51 is forgotten: pending %d, last %d", r.notices.changes.pending(), r.notices.changes.last())
 	}
 }
 

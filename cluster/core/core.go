@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/inbox"
-	"github.com/conclave-go/conclave/cluster/reconcile"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -26,28 +25,22 @@ type Core struct {
 	attachedClients
 	checkpoints
 	truncation
-	cfg         Config
-	machine     Machine
-	clock       groupClock
-	reads       reads
-	inbox       inbox.Inbox
-	peers       peers
-	digests     digests
-	arbitration arbitration
-	disk        disk
+	snapshotSending
+	cfg          Config
+	machine      Machine
+	clock        groupClock
+	reads        reads
+	inbox        inbox.Inbox
+	peers        peers
+	digests      digests
+	arbitration  arbitration
+	notices      commitNotices
+	reconciler   reconciler
+	installation installation
+	proposals    proposals
+	disk         disk
 
-	now        time.Duration // monotonic, as the driver last passed it to Take
-	inFlight   []proposal    // the entries that this leader has proposed and not applied yet
-	changing   bool          // a membership change is in flight
-	changes    changes
-	settling   settling
-	plan       reconcile.Plan // the reconciler's last
-	reconciled reconciled
-	demotion   demotionWait
-	staged     *Staged
-	installing *Staged
-	installs   uint64
-	leadsSince uint64 // the tick at which this member became the leader
+	now time.Duration // monotonic, as the driver last passed it to Take
 
 	reported reported
 
@@ -92,6 +85,14 @@ func New(cfg Config) (*Core, error) {
 	applied := cfg.Log.Applied()
 	c.elections = elections{raftNode: &c.raftNode, peers: &c.peers, rand: cfg.Rand}
 	c.leadershipTransfers = leadershipTransfers{raftNode: &c.raftNode, out: &c.out}
+	c.notices.raftNode = &c.raftNode
+	c.arbitration = arbitration{raftNode: &c.raftNode, peers: &c.peers, digests: &c.digests, out: &c.out}
+	c.installation = installation{raftNode: &c.raftNode, disk: &c.disk}
+	c.reconciler = reconciler{raftNode: &c.raftNode, peers: &c.peers, notices: &c.notices, clock: &c.clock}
+	c.snapshotSending = snapshotSending{
+		raftNode: &c.raftNode, peers: &c.peers, arbitration: &c.arbitration, notices: &c.notices, out: &c.out,
+	}
+	c.proposals = proposals{raftNode: &c.raftNode, commit: c.metrics.Commit}
 	c.calls = calls{
 		raftNode: &c.raftNode, inbox: &c.inbox, out: &c.out, resent: &c.metrics.Resent,
 		maxCalls: cfg.MaxCalls, maxBytes: cfg.MaxCallBytes, incarnation: cfg.Incarnation, tickets: tickets.New[Call](),
@@ -107,7 +108,7 @@ func New(cfg Config) (*Core, error) {
 	c.digests.restore(applied.Index, applied.Digest)
 	c.disk.hard = hard
 	c.peers.follow(c.id, c.conf)
-	if err := c.changes.restore(cfg.Log, c.applied, c.last); err != nil {
+	if err := c.notices.changes.restore(cfg.Log, c.applied, c.last); err != nil {
 		return nil, err
 	}
 	c.tickets.Gate()
@@ -126,7 +127,7 @@ func (c *Core) Tick() {
 	c.disk.writeCommit()
 	c.checkpoints.tick()
 	c.leadershipTransfers.checkDisk(&c.disk)
-	c.checkDigests()
+	c.arbitration.checkDigests()
 }
 
 // Receive passes a message of an authenticated peer to raft. It returns ErrInadmissible
@@ -176,6 +177,13 @@ func (c *Core) ReceiveSubmission(from uint64, s *wire.Submission) error {
 	return nil
 }
 
+// ReceiveDigest receives the digest of another member.
+func (c *Core) ReceiveDigest(from uint64, d *wire.Digest) {
+	if c.arbitration.receive(from, d) && from == c.role.Lead {
+		c.reported.note(from, c.term, d.GetIndex()) // it has applied that
+	}
+}
+
 // Read queues a linearizable read.
 func (c *Core) Read(r Read) error {
 	if !c.reads.makeRoom() {
@@ -209,7 +217,7 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 			c.reads.requestReads()
 			c.leadershipTransfers.requestTransfers()
 		}
-		c.reconcile()
+		c.reconciler.reconcile(c.machine)
 		if err := c.propose(); err != nil {
 			return Effects{}, err
 		}
@@ -224,11 +232,11 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 			return Effects{}, err
 		}
 	}
-	c.confirmSnapshots()
+	c.snapshotSending.confirmSnapshots()
 	if c.arbitration.diverged != nil {
 		return c.takeDiverged()
 	}
-	c.discardStaged()
+	c.installation.discardStaged()
 	c.out.Reads = append(c.out.Reads, c.reads.applied(c.applied)...)
 	out := c.out
 	c.out = Effects{}

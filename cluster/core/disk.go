@@ -98,7 +98,7 @@ func (c *Core) Stored(installed Machine) {
 	for _, w := range batch {
 		if w.op != nil {
 			c.log.Wrote(w.op)
-			c.changes.stored(w.op)
+			c.notices.changes.stored(w.op)
 		}
 		if op, ok := w.op.(raftlog.Install); ok {
 			c.installed(installed, op)

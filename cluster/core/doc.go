@@ -7,4 +7,9 @@
 // completed writes. They pass through raft (ready.go) and result in Effects
 // (effects.go). Writes go to the disk one batch at a time (disk.go), and a message that
 // depends on a write is sent when its batch is durable.
+//
+// What has state of its own is a type, which takes raft's node (raft_node.go) and what else
+// it needs as values, and never the Core: calls, reads, elections, leadershipTransfers,
+// reconciler, commitNotices, arbitration, checkpoints, truncation, snapshotSending,
+// installation and proposals. Core embeds those whose methods are events.
 package core

@@ -17,6 +17,28 @@ import (
 // might not know a voter that needs its vote.
 const maxLag = 1024
 
+// reconciler makes raft's configuration agree with the machine's members while this member leads.
+type reconciler struct {
+	*raftNode
+	peers   *peers
+	notices *commitNotices
+	clock   *groupClock
+
+	changing   bool           // a membership change is in flight
+	plan       reconcile.Plan // the last
+	before     reconciled
+	demotion   demotionWait
+	leadsSince uint64 // the tick at which this member became the leader
+}
+
+// roleChanged ends what the reconciler knew of the former role.
+func (r *reconciler) roleChanged() {
+	r.changing, r.demotion, r.plan = false, demotionWait{}, reconcile.Plan{}
+	if r.role.RaftState == raft.StateLeader {
+		r.leadsSince = r.ticks
+	}
+}
+
 // reconciled is what the reconciler has seen last. It decides again when that has changed,
 // and in each tick.
 type reconciled struct {
@@ -30,67 +52,67 @@ type reconciled struct {
 }
 
 // unchanged reports whether nothing has changed since the last decision.
-func (c *Core) unchanged() bool {
-	members, removed := c.machine.Members(), c.machine.Removed()
+func (r *reconciler) unchanged(machine Machine) bool {
+	members, removed := machine.Members(), machine.Removed()
 	now := reconciled{
-		ticks: c.ticks, conf: c.conf, members: unsafe.SliceData(members), removed: unsafe.SliceData(removed),
-		n: len(members) + len(removed), unsettled: !c.settled(), unfinished: c.changing || c.changes.pending() != 0,
+		ticks: r.ticks, conf: r.conf, members: unsafe.SliceData(members), removed: unsafe.SliceData(removed),
+		n: len(members) + len(removed), unsettled: !r.notices.settled(), unfinished: r.changing || r.notices.changes.pending() != 0,
 	}
-	before := c.reconciled
-	c.reconciled = now
+	before := r.before
+	r.before = now
 	return now == before
 }
 
 // reconcile proposes the membership change that is due, if this member leads.
-func (c *Core) reconcile() {
-	if c.role.RaftState != raft.StateLeader || !c.clock.running {
-		c.reconciled = reconciled{}
+func (r *reconciler) reconcile(machine Machine) {
+	if r.role.RaftState != raft.StateLeader || !r.clock.running {
+		r.before = reconciled{}
 		return
 	}
-	if c.unchanged() {
+	if r.unchanged(machine) {
 		return
 	}
 	switch {
-	case c.changing || c.changes.pending() != 0:
-		c.plan.Reason = "waiting until the last membership change is applied"
+	case r.changing || r.notices.changes.pending() != 0:
+		r.plan.Reason = "waiting until the last membership change is applied"
 		return
-	case c.node.BasicStatus().LeadTransferee != raft.None:
+	case r.node.BasicStatus().LeadTransferee != raft.None:
 		return
 	}
-	c.plan = reconcile.Decide(c.facts())
+	r.plan = reconcile.Decide(r.facts(machine))
 	switch {
-	case c.plan.Transfer:
-		c.stepDownForRemoval()
-	case !c.plan.Leave && len(c.plan.Changes) == 0:
-	case !c.settled():
-		c.plan.Reason += ": waiting until a majority of the voters knows of the last membership change"
-	case c.plan.Leave:
-		c.proposeChange(&raftpb.ConfChangeV2{})
+	case r.plan.Transfer:
+		r.stepDownForRemoval(machine)
+	case !r.plan.Leave && len(r.plan.Changes) == 0:
+	case !r.notices.settled():
+		r.plan.Reason += ": waiting until a majority of the voters knows of the last membership change"
+	case r.plan.Leave:
+		r.proposeChange(&raftpb.ConfChangeV2{})
 	default:
 		change := &raftpb.ConfChangeV2{}
-		for _, part := range c.plan.Changes {
+		for _, part := range r.plan.Changes {
 			change.Changes = append(change.Changes, part.Raft())
 		}
 		if len(change.Changes) > 1 {
 			change.Transition = raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum()
 		}
-		c.cfg.Logger.Info("changing the membership", "change", c.plan.Reason)
-		c.proposeChange(change)
+		r.logger.Info("changing the membership", "change", r.plan.Reason)
+		r.proposeChange(change)
 	}
 }
 
 // facts returns what the reconciler decides on.
-func (c *Core) facts() *reconcile.Facts {
-	progress := c.node.Status().Progress
+func (r *reconciler) facts(machine Machine) *reconcile.Facts {
+	progress := r.node.Status().Progress
 	return &reconcile.Facts{
-		Self: c.id, Conf: c.conf, Removed: c.machine.Removed(), Members: c.machine.Members(),
-		Config: c.machine.GroupConfig(), Now: c.clock.time,
-		Active: c.isActive,
+		Self: r.id, Conf: r.conf, Removed: machine.Removed(), Members: machine.Members(),
+		Config: machine.GroupConfig(), Now: r.clock.time,
+		Active: r.isActive,
 		Current: func(id uint64) bool {
 			p := progress[id]
-			return p.State == tracker.StateReplicate && p.Match+maxLag >= c.applied && p.Match >= c.changes.last()
+			return p.State == tracker.StateReplicate && p.Match+maxLag >= r.applied && p.Match >= r.notices.changes.last()
 		},
-		KnowsRemoval: c.knowsRemoval, Early: c.ticks < c.leadsSince+uint64(c.cfg.ElectionTicks),
+		KnowsRemoval: r.knowsRemoval, Early: r.ticks < r.leadsSince+r.electionTicks,
 	}
 }
 
@@ -98,31 +120,17 @@ func (c *Core) facts() *reconcile.Facts {
 // timeout, over a connection that is still up. raft's RecentActive is another thing: it is false
 // for all members after each election timeout, until their next message, and true for as long
 // after a member has died.
-func (c *Core) isActive(id uint64) bool {
-	p := c.peers.byID[id]
-	return id == c.id || p != nil && c.ticks < p.activeUntil
+func (r *reconciler) isActive(id uint64) bool {
+	p := r.peers.byID[id]
+	return id == r.id || p != nil && r.ticks < p.activeUntil
 }
 
-func (c *Core) proposeChange(change *raftpb.ConfChangeV2) {
-	if err := c.node.ProposeConfChange(change); err != nil {
-		c.ignore(err) // a leadership transfer is in progress
+func (r *reconciler) proposeChange(change *raftpb.ConfChangeV2) {
+	if err := r.node.ProposeConfChange(change); err != nil {
+		r.ignore(err) // a leadership transfer is in progress
 		return
 	}
-	c.changing = true
-}
-
-// membershipChanged replaces the configuration.
-func (c *Core) membershipChanged(conf *raftpb.ConfState) {
-	c.conf, c.out.Membership, c.changing = conf, conf, false
-	for _, p := range c.peers.all {
-		if !c.isVoter(p.id) && p.voteEnded() {
-			c.arbitration.settled()
-		}
-		if !c.isMember(p.id) {
-			c.refuseSnapshot(p, errRemoved)
-		}
-	}
-	c.peers.follow(c.id, conf)
+	r.changing = true
 }
 
 // MembersOf returns the members of a configuration, by ID.

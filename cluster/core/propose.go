@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/conclave-go/conclave/cluster/inbox"
+	"github.com/conclave-go/conclave/internal/metrics"
 )
 
 // maxEntries bounds the entries that are proposed and not applied.
@@ -23,29 +24,36 @@ type proposal struct {
 	at    time.Duration // monotonic
 }
 
+// proposals is the entries that this leader has proposed and not applied yet.
+type proposals struct {
+	*raftNode
+	commit   *metrics.Histogram // of Metrics
+	inFlight []proposal
+}
+
 // mayPropose reports whether another entry may be proposed. The next one follows when the
 // one before is durable here, without waiting for the other members: what arrives during
 // a sync shares an entry, so that more entries in flight do not mean more syncs, and a
 // release waits for no more than that sync.
-func (c *Core) mayPropose() bool {
+func (p *proposals) mayPropose() bool {
 	bytes := 0
-	for _, p := range c.inFlight {
-		bytes += p.bytes
+	for _, each := range p.inFlight {
+		bytes += each.bytes
 	}
-	stored, _ := c.log.LastIndex() // in memory: never fails
-	return len(c.inFlight) == 0 || stored == c.last && len(c.inFlight) < maxEntries && bytes < maxEntriesBytes
+	stored, _ := p.log.LastIndex() // in memory: never fails
+	return len(p.inFlight) == 0 || stored == p.last && len(p.inFlight) < maxEntries && bytes < maxEntriesBytes
 }
 
 // propose proposes the gathered commands as one entry, stamped with group time. When a
 // deadline of the machine has passed, it proposes an empty batch: applying its time
 // fires the deadline. An empty batch also settles a membership change.
 func (c *Core) propose() error {
-	if !c.clock.running || !c.mayPropose() {
+	if !c.clock.running || !c.proposals.mayPropose() {
 		return nil
 	}
 	deadline, ok := c.machine.NextDeadline()
-	due := ok && deadline <= c.clock.time && len(c.inFlight) == 0 // else what is in flight fires it
-	settle := c.maySettle()
+	due := ok && deadline <= c.clock.time && len(c.proposals.inFlight) == 0 // else what is in flight fires it
+	settle := c.notices.maySettle()
 	if c.inbox.Empty() && !settle && !due || c.node.BasicStatus().LeadTransferee != raft.None {
 		return nil // during a transfer the inbox keeps what it has: the transfer may be abandoned
 	}
@@ -62,17 +70,27 @@ func (c *Core) propose() error {
 	case err != nil:
 		return fmt.Errorf("proposing: %w", err)
 	}
-	c.inFlight = append(c.inFlight, proposal{len(data), c.now})
+	c.proposals.inFlight = append(c.proposals.inFlight, proposal{len(data), c.now})
 	c.metrics.Commands.Observe(uint64(c.inbox.LastCommands()))
-	c.settling.proposed = c.settling.proposed || settle
+	if settle {
+		c.notices.proposedSettling()
+	}
 	return nil
 }
 
 // proposalApplied reports that an entry of this term was applied. Where this member does
 // not lead, another one has proposed it.
-func (c *Core) proposalApplied() {
-	if len(c.inFlight) > 0 {
-		c.metrics.Commit.ObserveDuration(c.now - c.inFlight[0].at)
-		c.inFlight = c.inFlight[1:]
+func (p *proposals) proposalApplied(now time.Duration) {
+	if len(p.inFlight) > 0 {
+		p.commit.ObserveDuration(now - p.inFlight[0].at)
+		p.inFlight = p.inFlight[1:]
 	}
+}
+
+// longest is the time since the oldest entry was proposed; 0: there is none.
+func (p *proposals) longest(now time.Duration) time.Duration {
+	if len(p.inFlight) == 0 {
+		return 0
+	}
+	return now - p.inFlight[0].at
 }

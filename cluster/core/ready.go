@@ -7,7 +7,6 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/conclave-go/conclave/cluster/reconcile"
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/raftlog"
 )
@@ -53,14 +52,13 @@ func (c *Core) roleChanged(rd raft.Ready) {
 		return
 	}
 	c.out.LeaderChanged = true
-	c.inFlight, c.changing = nil, false
-	c.demotion, c.plan = demotionWait{}, reconcile.Plan{}
+	c.proposals.inFlight = nil
+	c.reconciler.roleChanged()
 	c.reads.early, c.reads.asked = nil, 0
 	c.clock.stop()
 	c.inbox.Dropped()
 	if c.role.RaftState == raft.StateLeader {
-		c.beginSettling()
-		c.leadsSince = c.ticks
+		c.notices.beginSettling()
 		for _, p := range c.peers.all {
 			p.leadershipBegan()
 		}
@@ -79,8 +77,8 @@ func (c *Core) roleChanged(rd raft.Ready) {
 }
 
 func (c *Core) send(m *raftpb.Message) {
-	if m.GetType() == raftpb.MsgSnap && (c.arbitration.contested() || !c.mayTell(m.GetTo(), m.GetSnapshot().GetMetadata().GetIndex())) {
-		c.probe(m)
+	if m.GetType() == raftpb.MsgSnap && (c.arbitration.contested() || !c.notices.mayTell(m.GetTo(), m.GetSnapshot().GetMetadata().GetIndex())) {
+		c.snapshotSending.probe(m)
 		return
 	}
 	if m.GetType() == raftpb.MsgSnap {
@@ -93,7 +91,7 @@ func (c *Core) send(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgHeartbeat {
 		c.reads.noteAsked(m)
 	}
-	c.limitNotice(m)
+	c.notices.limitNotice(m)
 	c.out.Messages = append(c.out.Messages, m)
 }
 
@@ -118,7 +116,8 @@ func (c *Core) append(m *raftpb.Message) {
 		hard = cmp.Or(hard, c.disk.commit)
 		w.op = raftlog.Append{HardState: hard, Entries: entries}
 		c.disk.noteHardState(hard)
-		c.appended(entries)
+		c.last = entries[len(entries)-1].GetIndex()
+		c.notices.appended(entries)
 	case hard == nil:
 	case hard.GetTerm() == c.disk.hard.GetTerm() && hard.GetVote() == c.disk.hard.GetVote():
 		c.disk.commit = hard
@@ -164,7 +163,7 @@ func (c *Core) apply(e *raftpb.Entry) error {
 			return err
 		}
 		if e.GetTerm() == c.term {
-			c.proposalApplied()
+			c.proposals.proposalApplied(c.now)
 			c.inbox.Applied(e.GetIndex())
 		}
 	}
@@ -174,7 +173,7 @@ func (c *Core) apply(e *raftpb.Entry) error {
 		return fmt.Errorf("%w: the group's feature level is %d, this build supports up to %d", ErrUpgradeRequired, agreed, supported)
 	}
 	c.digests.add(e.GetIndex(), result.Changes)
-	c.digestAdded()
+	c.arbitration.digestAdded()
 	c.gathered.add(result.Changes, e, c.ticks)
 	c.notify(result)
 	return nil
@@ -209,6 +208,36 @@ func (c *Core) reconfigure(e *raftpb.Entry) error {
 	c.gathered.add(nil, e, c.ticks)
 	c.gathered.conf = c.conf
 	c.digests.add(e.GetIndex(), nil)
-	c.digestAdded()
+	c.arbitration.digestAdded()
 	return nil
+}
+
+// membershipChanged replaces the configuration.
+func (c *Core) membershipChanged(conf *raftpb.ConfState) {
+	c.conf, c.out.Membership, c.reconciler.changing = conf, conf, false
+	for _, p := range c.peers.all {
+		if !c.isVoter(p.id) && p.voteEnded() {
+			c.arbitration.settled()
+		}
+		if !c.isMember(p.id) {
+			c.snapshotSending.refuseSnapshot(p, errRemoved)
+		}
+	}
+	c.peers.follow(c.id, conf)
+}
+
+// takeDiverged is Take of a member whose state differs from the majority's. Nothing that
+// it has computed since is delivered, applied or proposed.
+func (c *Core) takeDiverged() (Effects, error) {
+	if err := c.arbitration.stepDownFirst(); err != nil {
+		return Effects{}, err
+	}
+	for c.isLeader() && c.node.HasReady() {
+		if err := c.ready(c.node.Ready()); err != nil {
+			return Effects{}, err
+		}
+	}
+	out := Effects{Messages: c.out.Messages, Digests: c.out.Digests, Cancelled: c.out.Cancelled, Machine: c.machine, Batch: Batch{c.disk.next(c.ticks)}}
+	c.out.Messages, c.out.Digests, c.out.Cancelled = nil, nil, nil
+	return out, nil
 }

@@ -20,7 +20,7 @@ func TestReconcile_ActiveAfterRaftsReset(t *testing.T) {
 		before := recent(4)
 		r.pass(1)
 		if before && !recent(4) {
-			if !r.facts().Active(4) {
+			if !r.reconciler.facts(r.machine).Active(4) {
 				t.Error("not active")
 			}
 			return

@@ -46,42 +46,42 @@ const commitTicks = 2
 // knowsRemoval reports whether a standby knows of everything that was in the log when the
 // wait began, or has been waited for long enough: for an election timeout if it does not
 // answer, and for five if it does.
-func (c *Core) knowsRemoval(id uint64) bool {
-	f := &c.demotion
+func (r *reconciler) knowsRemoval(id uint64) bool {
+	f := &r.demotion
 	if f.standby != id {
-		*f = demotionWait{standby: id, index: c.last, began: c.ticks}
+		*f = demotionWait{standby: id, index: r.last, began: r.ticks}
 	}
-	progress := c.node.Status().Progress[id]
-	if !f.acknowledged && progress.Match >= f.index && c.changes.pending() == 0 && c.settled() {
-		f.acknowledged, f.acknowledgedAt = true, c.ticks
+	progress := r.node.Status().Progress[id]
+	if !f.acknowledged && progress.Match >= f.index && r.notices.changes.pending() == 0 && r.notices.settled() {
+		f.acknowledged, f.acknowledgedAt = true, r.ticks
 	}
 	if f.acknowledged {
-		return c.ticks >= f.acknowledgedAt+commitTicks
+		return r.ticks >= f.acknowledgedAt+commitTicks
 	}
-	patience := uint64(c.cfg.ElectionTicks) // no member has answered a new leader yet
-	if c.isActive(id) {
+	patience := r.electionTicks // no member has answered a new leader yet
+	if r.isActive(id) {
 		patience *= 5
 	}
-	return c.ticks >= f.began+patience
+	return r.ticks >= f.began+patience
 }
 
 // stepDownForRemoval transfers leadership to an up-to-date voter that is not to be
 // removed as well, and reports whether a transfer is in progress. Until there is such a
 // voter this member keeps leading: one that is to be removed would transfer leadership
 // again at once, and a lagging one would stall the group.
-func (c *Core) stepDownForRemoval() bool {
-	if c.node.BasicStatus().LeadTransferee != raft.None {
+func (r *reconciler) stepDownForRemoval(machine Machine) bool {
+	if r.node.BasicStatus().LeadTransferee != raft.None {
 		return true
 	}
-	removed := func(id uint64) bool { return Includes(c.machine.Removed(), id) }
-	candidates := slices.DeleteFunc(slices.Clone(c.conf.GetVoters()), removed)
-	if len(candidates) == 0 && !slices.Contains(c.conf.GetVoters(), c.id) {
-		candidates = c.conf.GetVoters() // of a joint configuration, which another one must leave
+	removed := func(id uint64) bool { return Includes(machine.Removed(), id) }
+	candidates := slices.DeleteFunc(slices.Clone(r.conf.GetVoters()), removed)
+	if len(candidates) == 0 && !slices.Contains(r.conf.GetVoters(), r.id) {
+		candidates = r.conf.GetVoters() // of a joint configuration, which another one must leave
 	}
-	to := c.successor(candidates)
-	if p := c.node.Status().Progress[to]; !p.RecentActive || p.State != tracker.StateReplicate {
+	to := r.successor(candidates)
+	if p := r.node.Status().Progress[to]; !p.RecentActive || p.State != tracker.StateReplicate {
 		return false
 	}
-	c.node.TransferLeader(to)
+	r.node.TransferLeader(to)
 	return true
 }

@@ -161,7 +161,7 @@ func TestRemoval_WaitsForQuorumOfOthers(t *testing.T) {
 				}
 			}
 			active := func() bool {
-				return slices.ContainsFunc(test.voters, func(id uint64) bool { return id != 1 && r.isActive(id) })
+				return slices.ContainsFunc(test.voters, func(id uint64) bool { return id != 1 && r.reconciler.isActive(id) })
 			}
 			for active() {
 				r.pass(1)
@@ -224,7 +224,7 @@ func TestRemoval_DuringTransfer(t *testing.T) {
 	if got := r.Status().Membership.GetVoters(); len(got) != 3 {
 		t.Fatalf("voters %d", got)
 	}
-	if !r.changing {
+	if !r.reconciler.changing {
 		r.pass(1, 2)
 	}
 	r.acknowledge(2)

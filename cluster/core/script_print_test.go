@@ -183,7 +183,7 @@ func (p *player) peerLines() {
 			text += fmt.Sprintf(" heard %d ticks ago", p.ticks-o.heardAt)
 		}
 		if p.isLeader() {
-			text += fmt.Sprintf(", has %d, %s", matches[o.id].Match, map[bool]string{true: "active", false: "inactive"}[p.isActive(o.id)])
+			text += fmt.Sprintf(", has %d, %s", matches[o.id].Match, map[bool]string{true: "active", false: "inactive"}[p.reconciler.isActive(o.id)])
 		}
 		if o.catchUp != nil {
 			text += fmt.Sprintf(", needs the log from %d", o.catchUp.from+1)

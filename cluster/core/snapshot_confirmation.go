@@ -34,51 +34,72 @@ type unconfirmed struct {
 	done  func(error) // nil: it is sent meanwhile
 }
 
+// snapshotSending is the snapshots that this leader sends.
+type snapshotSending struct {
+	*raftNode
+	peers       *peers
+	arbitration *arbitration
+	notices     *commitNotices
+	out         *Effects
+}
+
 // ConfirmSnapshot calls done once: with nil when the state at index, read from the disk,
 // may be sent to the peer, or with an error if it must not be: ErrUnconfirmed, or that the peer
 // was removed. A later call for the peer replaces this one.
-func (c *Core) ConfirmSnapshot(peer, index uint64, done func(error)) {
-	p := c.peers.byID[peer]
+func (s *snapshotSending) ConfirmSnapshot(peer, index uint64, done func(error)) {
+	p := s.peers.byID[peer]
 	if p == nil {
 		done(errRemoved)
 		return
 	}
-	if c.arbitration.agreed < index {
-		c.startComparison()
+	if s.arbitration.agreed < index {
+		s.arbitration.startComparison()
 	}
-	p.unconfirmed = &unconfirmed{index, c.ticks, done}
+	p.unconfirmed = &unconfirmed{index, s.ticks, done}
+}
+
+// SnapshotSent reports how sending a snapshot ended.
+func (s *snapshotSending) SnapshotSent(peer uint64, ok bool) {
+	status := raft.SnapshotFailure
+	if ok {
+		status = raft.SnapshotFinish
+	}
+	s.node.ReportSnapshot(peer, status)
+	if p := s.peers.byID[peer]; p != nil {
+		p.snapshotEnded()
+	}
 }
 
 // confirmSnapshots runs in each Take.
-func (c *Core) confirmSnapshots() {
-	for _, p := range c.peers.all {
-		s := p.unconfirmed
+func (s *snapshotSending) confirmSnapshots() {
+	for _, p := range s.peers.all {
+		u := p.unconfirmed
 		switch {
-		case s == nil:
-		case !c.isLeader() || c.arbitration.contested() || !c.mayTell(p.id, s.index):
-			c.refuseSnapshot(p, ErrUnconfirmed)
-		case c.changes.unsynced(s.index):
-		case c.arbitration.agreed >= s.index:
+		case u == nil:
+		case !s.isLeader() || s.arbitration.contested() || !s.notices.mayTell(p.id, u.index):
+			s.refuseSnapshot(p, ErrUnconfirmed)
+		case s.notices.changes.unsynced(u.index):
+		case s.arbitration.agreed >= u.index:
 			p.unconfirmed = nil
-			if s.done != nil {
-				s.done(nil)
+			if u.done != nil {
+				u.done(nil)
 			}
-		case s.done != nil && c.ticks >= s.since+confirmationElections*uint64(c.cfg.ElectionTicks):
-			s.done(nil)
-			s.done = nil
+		case u.done != nil && s.ticks >= u.since+confirmationElections*s.electionTicks:
+			u.done(nil)
+			u.done = nil
 		}
 	}
 }
 
 // refuseSnapshot refuses a snapshot with which no majority has agreed, or cancels it if it is
 // already sent.
-func (c *Core) refuseSnapshot(p *peer, why error) {
-	switch s := p.unconfirmed; {
-	case s == nil:
-	case s.done == nil:
-		c.out.Cancelled = append(c.out.Cancelled, p.id)
+func (s *snapshotSending) refuseSnapshot(p *peer, why error) {
+	switch u := p.unconfirmed; {
+	case u == nil:
+	case u.done == nil:
+		s.out.Cancelled = append(s.out.Cancelled, p.id)
 	default:
-		s.done(why)
+		u.done(why)
 	}
 	p.unconfirmed = nil
 }
@@ -88,15 +109,15 @@ func (c *Core) refuseSnapshot(p *peer, why error) {
 // message of an earlier term has index 0, which raft takes for all that the member has.
 // The answer to the probe corrects that. If the member does need a snapshot, raft asks
 // again at the next heartbeat.
-func (c *Core) probe(m *raftpb.Message) {
-	c.node.ReportSnapshot(m.GetTo(), raft.SnapshotFailure)
-	first, _ := c.log.FirstIndex() // in memory: never fails
+func (s *snapshotSending) probe(m *raftpb.Message) {
+	s.node.ReportSnapshot(m.GetTo(), raft.SnapshotFailure)
+	first, _ := s.log.FirstIndex() // in memory: never fails
 	before := first - 1
-	term, err := c.log.Term(before)
+	term, err := s.log.Term(before)
 	if err != nil {
 		return
 	}
-	c.out.Messages = append(c.out.Messages, &raftpb.Message{
+	s.out.Messages = append(s.out.Messages, &raftpb.Message{
 		Type: raftpb.MsgApp.Enum(), From: m.From, To: m.To, Term: m.Term, Index: &before, LogTerm: &term, Commit: new(uint64),
 	})
 }

@@ -27,18 +27,27 @@ func Snapshot(m *raftpb.Message, state *raftlog.View) *raftpb.Message {
 	return m
 }
 
+// installation is the snapshot that this member installs.
+type installation struct {
+	*raftNode
+	disk       *disk
+	staged     *Staged // nil: none
+	installing *Staged // raft has accepted it; nil: none
+	installs   uint64  // since the start
+}
+
 // ReceiveSnapshot passes the message of a staged snapshot to raft.
 func (c *Core) ReceiveSnapshot(from uint64, m *raftpb.Message, s Staged) {
-	if err := c.admissibleSnapshot(from, m); err != nil {
-		c.discard(&s, err)
+	if err := c.installation.admissibleSnapshot(from, m); err != nil {
+		c.installation.discard(&s, err)
 		return
 	}
-	c.staged = &s
+	c.installation.staged = &s
 	c.step(m)
 }
 
-func (c *Core) admissibleSnapshot(from uint64, m *raftpb.Message) error {
-	if err := c.admissible(from, m); err != nil {
+func (i *installation) admissibleSnapshot(from uint64, m *raftpb.Message) error {
+	if err := i.admissible(from, m); err != nil {
 		return err
 	}
 	meta := m.GetSnapshot().GetMetadata()
@@ -51,7 +60,7 @@ func (c *Core) admissibleSnapshot(from uint64, m *raftpb.Message) error {
 	if index, term := meta.GetIndex(), meta.GetTerm(); index > maxIndex || term == 0 || term > m.GetTerm() {
 		return refuse("snapshot of index %d and term %d in term %d", index, term, m.GetTerm())
 	}
-	if c.staged != nil || c.installing != nil {
+	if i.staged != nil || i.installing != nil {
 		return refuse("another snapshot is being installed")
 	}
 	return nil
@@ -60,44 +69,54 @@ func (c *Core) admissibleSnapshot(from uint64, m *raftpb.Message) error {
 // install queues the installation of the staged snapshot.
 func (c *Core) install(s *raftpb.Snapshot, hard *raftpb.HardState) {
 	meta := s.GetMetadata()
-	c.disk.add(write{op: raftlog.Install{
+	c.installation.begin(meta, hard)
+	c.last = meta.GetIndex()
+	c.checkpoints.gathered = gathered{} // of a state that is replaced
+	c.notices.changes.replaced(meta.GetIndex())
+}
+
+// begin queues the write of the staged snapshot, which raft has accepted.
+func (i *installation) begin(meta *raftpb.SnapshotMetadata, hard *raftpb.HardState) {
+	i.disk.add(write{op: raftlog.Install{
 		Index:      meta.GetIndex(),
 		Term:       meta.GetTerm(),
 		ConfState:  meta.GetConfState(),
 		HardState:  hard,
-		Digest:     c.staged.Digest,
-		Generation: c.staged.Generation,
+		Digest:     i.staged.Digest,
+		Generation: i.staged.Generation,
 	}})
-	c.last = meta.GetIndex()
-	c.checkpoints.gathered = gathered{} // of a state that is replaced
-	c.changes.replaced(meta.GetIndex())
-	c.staged, c.installing = nil, c.staged
+	i.staged, i.installing = nil, i.staged
+}
+
+// done notes that the snapshot is durable.
+func (i *installation) done() {
+	i.installing.Done(nil)
+	i.installing = nil
+	i.installs++
 }
 
 // installed replaces the machine by that of a snapshot that is durable.
 func (c *Core) installed(machine Machine, op raftlog.Install) {
 	c.machine, c.applied, c.appliedTerm, c.checkpoint = machine, op.Index, op.Term, op.Index
 	c.membershipChanged(op.ConfState)
-	c.installing.Done(nil)
-	c.installing = nil
-	c.installs++
+	c.installation.done()
 	c.digests.restore(op.Index, op.Digest)
 	c.arbitration.settled() // a dispute was about the former state
-	c.compare(op.Index)
+	c.arbitration.compare(op.Index)
 	c.out.Restored = true
 	c.calls.recheck(c.machine)
 	c.retryCalls()
 }
 
 // discardStaged discards a staged snapshot that raft has not accepted.
-func (c *Core) discardStaged() {
-	if c.staged != nil {
-		c.discard(c.staged, ErrUnwanted)
-		c.staged = nil
+func (i *installation) discardStaged() {
+	if i.staged != nil {
+		i.discard(i.staged, ErrUnwanted)
+		i.staged = nil
 	}
 }
 
-func (c *Core) discard(s *Staged, why error) {
-	c.disk.add(write{op: raftlog.Discard{Generation: s.Generation}})
+func (i *installation) discard(s *Staged, why error) {
+	i.disk.add(write{op: raftlog.Discard{Generation: s.Generation}})
 	s.Done(why)
 }

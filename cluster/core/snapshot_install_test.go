@@ -76,8 +76,8 @@ func TestSnapshot_NotInstalled(t *testing.T) {
 			if !errors.Is(got, test.want) || !r.discards(out, s.Generation) {
 				t.Errorf("answered %v, and does %+v", got, out.Batch.writes)
 			}
-			if r.staged != nil || r.installing != nil || r.applied > 6 {
-				t.Errorf("applied to %d, staged %v, installing %v", r.applied, r.staged, r.installing)
+			if r.installation.staged != nil || r.installation.installing != nil || r.applied > 6 {
+				t.Errorf("applied to %d, staged %v, installing %v", r.applied, r.installation.staged, r.installation.installing)
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func TestSnapshot_SecondRefusedDuringInstallation(t *testing.T) {
 	r.persist(out.Batch.writes)
 	third := errUnanswered
 	r.ReceiveSnapshot(2, snapshotMessage(60), r.stage(&third))
-	if _, err := r.Take(0); err != nil || r.installing == nil || third != errUnanswered {
+	if _, err := r.Take(0); err != nil || r.installation.installing == nil || third != errUnanswered {
 		t.Errorf("the next one is answered %v; %v", third, err)
 	}
 }
@@ -174,7 +174,7 @@ func TestSnapshot_TwoBeforeTake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !errors.Is(second, ErrInadmissible) || !r.discards(out, s.Generation) || first != errUnanswered || r.installing == nil {
+	if !errors.Is(second, ErrInadmissible) || !r.discards(out, s.Generation) || first != errUnanswered || r.installation.installing == nil {
 		t.Errorf("the first is answered %v, the second %v", first, second)
 	}
 }

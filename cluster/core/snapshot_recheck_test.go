@@ -39,7 +39,7 @@ func TestRecheck_AfterSnapshot(t *testing.T) {
 	if out, err := r.Take(0); err != nil || len(out.Forwards) != 1 {
 		t.Fatalf("%d submissions, %v", len(out.Forwards), err)
 	}
-	r.installing = &Staged{Done: func(error) {}}
+	r.installation.installing = &Staged{Done: func(error) {}}
 	r.installed(machine.New(), raftlog.Install{Index: 9, Term: 5, ConfState: &raftpb.ConfState{Voters: []uint64{1, 2, 3}}})
 	out, err := r.Take(0)
 	if err != nil {

@@ -97,12 +97,12 @@ func (c *Core) Status() Status {
 		Commit: commit, Applied: c.applied,
 		Reported: max(commit, c.reported.by(c.role.Lead, c.term)), Reports: c.reported.times,
 		Stalled:    c.stalled(),
-		Installed:  c.installs,
+		Installed:  c.installation.installs,
 		Membership: c.conf,
 		Registered: c.tickets.Registered(),
 		Ticks:      c.ticks,
-		Settled:    c.changes.pending() == 0 && c.settled(),
-		Plan:       c.plan.Reason,
+		Settled:    c.notices.changes.pending() == 0 && c.notices.settled(),
+		Plan:       c.reconciler.plan.Reason,
 	}
 }
 
@@ -110,10 +110,7 @@ func (c *Core) stalled() (d time.Duration) {
 	if len(c.disk.batch) > 0 {
 		d = time.Duration(c.ticks-c.disk.began) * c.cfg.Tick
 	}
-	if len(c.inFlight) > 0 {
-		d = max(d, c.now-c.inFlight[0].at)
-	}
-	return d
+	return max(d, c.proposals.longest(c.now))
 }
 
 // Machine returns the machine as far as entries are applied.
@@ -126,7 +123,7 @@ func (c *Core) Digest() (index, digest uint64) { return c.digests.index, c.diges
 func (c *Core) String() string {
 	s := c.Status()
 	return fmt.Sprintf("term %d, leader %v, commit %d, applied %d, log to %d, settling %+v, changes %+v, %v, plan %q",
-		s.Term, wire.MemberID(s.Leader), s.Commit, s.Applied, c.last, c.settling, c.changes, s.Membership, s.Plan)
+		s.Term, wire.MemberID(s.Leader), s.Commit, s.Applied, c.last, c.notices.settling, c.notices.changes, s.Membership, s.Plan)
 }
 
 // Metrics is what a core counts and measures. Other goroutines may read it at any time.

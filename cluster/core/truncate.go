@@ -97,18 +97,6 @@ func (t *truncation) SnapshotProgress(peer, bytes uint64) {
 	}
 }
 
-// SnapshotSent reports how sending a snapshot ended.
-func (c *Core) SnapshotSent(peer uint64, ok bool) {
-	status := raft.SnapshotFailure
-	if ok {
-		status = raft.SnapshotFinish
-	}
-	c.node.ReportSnapshot(peer, status)
-	if p := c.peers.byID[peer]; p != nil {
-		p.snapshotEnded()
-	}
-}
-
 // neededFrom returns the index up to which the log may be truncated, at most index.
 func (t *truncation) neededFrom(index, keepBytes uint64) uint64 {
 	t.followCatchUps(index)

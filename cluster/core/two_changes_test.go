@@ -107,7 +107,7 @@ func TestTwoChanges_NoSecondLeader(t *testing.T) {
 	v.lost = func(m *raftpb.Message) bool {
 		return m.GetTo() == 4 || m.GetFrom() == 1 && (m.GetCommit() >= joint || slices.ContainsFunc(m.GetEntries(), func(e *raftpb.Entry) bool { return e.GetIndex() > joint }))
 	}
-	one.proposeChange(&raftpb.ConfChangeV2{
+	one.reconciler.proposeChange(&raftpb.ConfChangeV2{
 		Transition: raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum(),
 		Changes: []*raftpb.ConfChangeSingle{
 			{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(uint64(4))},
@@ -118,8 +118,8 @@ func TestTwoChanges_NoSecondLeader(t *testing.T) {
 	if len(one.conf.GetVotersOutgoing()) != 3 {
 		t.Fatalf("not joint: %v", one.conf)
 	}
-	if !one.Core.changing { // the reconciler leaves it once it is settled; here at once
-		one.proposeChange(&raftpb.ConfChangeV2{})
+	if !one.reconciler.changing { // the reconciler leaves it once it is settled; here at once
+		one.reconciler.proposeChange(&raftpb.ConfChangeV2{})
 	}
 	v.run()
 	leave := one.changesOf().last()
@@ -145,7 +145,7 @@ func TestTwoChanges_NoSecondLeader(t *testing.T) {
 	}
 }
 
-func (r *rig) changesOf() *changes { return &r.Core.changes }
+func (r *rig) changesOf() *changes { return &r.notices.changes }
 
 // electFour has member 4, which was away, get all in one message, and leadership with its
 // acknowledgement. Its disk is slow when it applies.

@@ -22,14 +22,11 @@ type size struct {
 	why            string
 }
 
-const unsplit = "several ideas, to be cut into types"
-
 var largeTypes = map[string]size{
 	"..Group":                          {25, 11, "the nouns of the API: one file for each"},
 	"..Node":                           {46, 12, "the API of a member: one file for each part"},
 	"internal/machine.Machine":         {218, 41, "one atomic state, which each command changes as a whole; a file for each kind of command"},
 	"internal/machine/reference.Model": {115, 12, "the machine's rules a second time: as many commands"},
-	"cluster/core.Core":                {66, 13, "raft's events and effects share one state; " + unsplit},
 	"contrib/consulapi.call":           {103, 17, "the endpoints: one file for each of Consul's"},
 }
 
