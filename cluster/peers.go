@@ -130,7 +130,7 @@ const (
 // gossip spreads an IP address: a name may appear only after its process has started.
 func (m *Member) awaitOwnAddress(ctx context.Context) error {
 	for reported := time.Now(); ; {
-		_, _, err := m.port.Gossip().FinalAdvertiseAddr("", 0)
+		_, _, err := m.port.Gossip().Advertised()
 		if unresolved := (*net.DNSError)(nil); !errors.As(err, &unresolved) {
 			return err
 		}

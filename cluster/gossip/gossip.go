@@ -29,7 +29,6 @@ import (
 // once, and the death of the former process is detected separately.
 type Gossip struct {
 	list   *memberlist.Memberlist
-	port   *transport.Gossip
 	probes *probeWatch
 	pace   time.Duration // a factor, see Seams.Slow
 	events Events
@@ -78,7 +77,7 @@ func New(port *transport.Gossip, self *wire.GossipMeta, logger *slog.Logger, pac
 	if err != nil {
 		return nil, err
 	}
-	g := &Gossip{port: port, pace: pace, events: events, meta: meta}
+	g := &Gossip{pace: pace, events: events, meta: meta}
 	g.probes = newProbeWatch(port, wire.ProcessName(self.GetMember(), self.GetBoot()))
 	cfg := memberlist.DefaultLANConfig()
 	cfg.Name = wire.ProcessName(self.GetMember(), self.GetBoot())
@@ -122,7 +121,7 @@ func EncodeMeta(self *wire.GossipMeta) ([]byte, error) {
 
 // Join exchanges states with the process at an address.
 func (g *Gossip) Join(to transport.Target) error {
-	addr, done := g.port.JoinAddress(to)
+	addr, done := g.probes.joinAddress(to)
 	_, err := g.list.Join([]string{addr})
 	refused := transport.HandshakeFailure(done()) != ""
 	if first := errors.Unwrap(err); first != nil {

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/conclave-go/conclave/cluster/transport"
 )
 
-// probeWatch is memberlist's transport. It records the last request for an indirect
-// probe, because memberlist serves it from a goroutine that Shutdown does not wait for
-// and that lasts up to probeTimeout.
+// probeWatch is memberlist's transport, and passes packets to it. It records the last request
+// for an indirect probe, because memberlist serves it from a goroutine that Shutdown does not
+// wait for and that lasts up to probeTimeout.
 type probeWatch struct {
-	memberlist.NodeAwareTransport
+	outgoing
 	packets chan *memberlist.Packet
 	stop    chan struct{}
 	once    sync.Once
@@ -27,8 +29,10 @@ type probeWatch struct {
 // probeMargin bounds how much later than the request a probe's goroutine may begin.
 const probeMargin = 20 * time.Millisecond
 
-func newProbeWatch(port memberlist.NodeAwareTransport, process string) *probeWatch {
-	w := &probeWatch{NodeAwareTransport: port, packets: make(chan *memberlist.Packet), stop: make(chan struct{})}
+var _ memberlist.NodeAwareTransport = (*probeWatch)(nil)
+
+func newProbeWatch(port *transport.Gossip, process string) *probeWatch {
+	w := &probeWatch{outgoing: outgoing{port: port}, packets: make(chan *memberlist.Packet), stop: make(chan struct{})}
 	labels := pprof.Labels("conclave", process, "goroutine", "gossip packets")
 	w.stopped.Go(func() { pprof.Do(context.Background(), labels, func(context.Context) { w.forward() }) })
 	return w
@@ -40,20 +44,20 @@ func (w *probeWatch) PacketCh() <-chan *memberlist.Packet { return w.packets }
 func (w *probeWatch) Shutdown() error {
 	w.once.Do(func() { close(w.stop) })
 	w.stopped.Wait()
-	return w.NodeAwareTransport.Shutdown()
+	return w.port.Shutdown()
 }
 
 func (w *probeWatch) forward() {
 	for {
 		select {
-		case p := <-w.NodeAwareTransport.PacketCh():
-			if mayProbe(p.Buf) {
+		case p := <-w.port.Packets():
+			if mayProbe(p.Body) {
 				w.mu.Lock()
 				w.indirect = time.Now()
 				w.mu.Unlock()
 			}
 			select {
-			case w.packets <- p:
+			case w.packets <- &memberlist.Packet{Buf: p.Body, From: p.From, Timestamp: p.Received}:
 			case <-w.stop:
 				return
 			}

@@ -50,8 +50,8 @@ func TestClose_ConcurrentWithEveryOperation(t *testing.T) {
 			}
 		})
 		repeat(func(int) {
-			_, _ = a.Gossip().WriteTo([]byte("x"), b.addr)
-			if c, err := a.Gossip().DialTimeout(b.addr, time.Second); err == nil {
+			_ = a.Gossip().SendPacket(Target{Addr: b.addr}, []byte("x"))
+			if c, err := a.Gossip().DialStream(Target{Addr: b.addr}, time.Second); err == nil {
 				c.Close()
 			}
 		})

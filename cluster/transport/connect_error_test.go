@@ -159,7 +159,7 @@ func TestConnectError_UnresolvableName(t *testing.T) {
 	id := identity(3)
 	id.Advertise = "member-3.invalid:7000"
 	b := start(t, id, listenTCP(t), nil)
-	_, _, err = b.Gossip().FinalAdvertiseAddr("", 0)
+	_, _, err = b.Gossip().Advertised()
 	wantParts(t, err, "member "+text(3)+` advertises "member-3.invalid:7000"`, "member-3.invalid", "set Config.Advertise")
 }
 

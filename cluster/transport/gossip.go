@@ -8,15 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/memberlist"
-
 	"github.com/conclave-go/conclave/cluster/transport/gossipfilter"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Gossip is memberlist's transport over the group's port. Packets travel in
-// frames over one connection for each address, dialed on demand and closed after
-// an idle timeout. As with UDP, packets may be lost.
+// Gossip is the part of the group's port that package gossip uses: packets and streams, by
+// target. Packets travel in frames over one connection for each target, dialed on demand and
+// closed after an idle timeout. As with UDP, packets may be lost.
+//
+// What a member sends is checked by gossipfilter before it is passed on.
 type Gossip struct {
 	cfg        *Config // with defaults
 	goroutines *goroutines
@@ -24,7 +24,7 @@ type Gossip struct {
 	members    *peers
 	ctx        context.Context // ends with Shutdown
 	cancel     context.CancelFunc
-	packets    chan *memberlist.Packet
+	packets    chan *Packet
 	streams    chan net.Conn
 	heard      *gossipfilter.Incarnations
 
@@ -32,12 +32,14 @@ type Gossip struct {
 	shut  bool
 	links map[Target]*packetLink
 	conns map[*conn]struct{} // for Shutdown to close
-
-	joining map[string]*joining // by the name that memberlist's Join is given
-	joins   uint64              // that JoinAddress has counted
 }
 
-var _ memberlist.NodeAwareTransport = (*Gossip)(nil)
+// Packet is a packet of a member.
+type Packet struct {
+	Body     []byte
+	From     net.Addr // where the member listens
+	Received time.Time
+}
 
 const streamBacklog = 16
 
@@ -47,22 +49,17 @@ func newGossip(ctx context.Context, cfg *Config, g *goroutines, h *handshaker, m
 		cfg: cfg, goroutines: g, handshaker: h, members: members,
 		ctx:     ctx,
 		cancel:  cancel,
-		packets: make(chan *memberlist.Packet, cfg.Limits.Packets),
+		packets: make(chan *Packet, cfg.Limits.Packets),
 		streams: make(chan net.Conn, streamBacklog),
 		links:   make(map[Target]*packetLink),
 		conns:   make(map[*conn]struct{}),
-		joining: make(map[string]*joining),
 		heard:   gossipfilter.NewIncarnations(wire.ProcessName(cfg.Identity.Member, cfg.Identity.Boot)),
 	}
 }
 
-// FinalAdvertiseAddr returns the advertised address as an IP address, which is
-// what memberlist spreads.
-func (g *Gossip) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
-	if ip != "" {
-		resolved, err := g.resolve(ip)
-		return resolved, port, err
-	}
+// Advertised returns the address that this member advertises, as an IP address, which is what
+// gossip spreads.
+func (g *Gossip) Advertised() (net.IP, int, error) {
 	resolved, port, err := g.resolveHostPort(g.cfg.Identity.Advertise)
 	if err != nil {
 		return nil, 0, fmt.Errorf("transport: member %v advertises %q: %w: set Config.Advertise to a host and port that the other members can dial",
@@ -80,11 +77,13 @@ func (g *Gossip) resolveHostPort(addr string) (net.IP, int, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("invalid port: want a number, got %q", port)
 	}
-	ip, err := g.resolve(host)
+	ip, err := g.ResolveIP(host)
 	return ip, int(number), err
 }
 
-func (g *Gossip) resolve(host string) (net.IP, error) {
+// ResolveIP returns an IP address of a host. It blocks until the name service answers, or
+// Timing.Dial has passed.
+func (g *Gossip) ResolveIP(host string) (net.IP, error) {
 	ip := net.ParseIP(host)
 	if ip == nil {
 		ctx, cancel := context.WithTimeout(g.ctx, g.cfg.Timing.Dial)
@@ -101,46 +100,23 @@ func (g *Gossip) resolve(host string) (net.IP, error) {
 	return ip, nil
 }
 
-// PacketCh returns the channel of received packets.
-func (g *Gossip) PacketCh() <-chan *memberlist.Packet { return g.packets }
+// Packets returns the channel of received packets.
+func (g *Gossip) Packets() <-chan *Packet { return g.packets }
 
-// StreamCh returns the channel of accepted streams.
-func (g *Gossip) StreamCh() <-chan net.Conn { return g.streams }
+// Streams returns the channel of accepted streams, which the receiver closes.
+func (g *Gossip) Streams() <-chan net.Conn { return g.streams }
 
-// target returns what memberlist dials: a process of a member, or what is being joined.
-func (g *Gossip) target(addr memberlist.Address) (Target, error) {
-	if addr.Name == "" {
-		return Target{Addr: addr.Addr}, nil
-	}
-	g.mu.Lock()
-	j, joining := g.joining[addr.Name]
-	g.mu.Unlock()
-	if joining {
-		return j.to, nil
-	}
-	member, ok := wire.MemberOf(addr.Name)
-	if !ok {
-		return Target{}, fmt.Errorf("%w: a process at %s has the name %q", gossipfilter.ErrGossip, addr.Addr, addr.Name)
-	}
-	return Target{Addr: addr.Addr, Member: member, Advertised: true, Host: g.members.advertisedName(member)}, nil
+// MemberAt returns the target of a member at an IP address that it has advertised in gossip.
+func (g *Gossip) MemberAt(member uint64, addr string) Target {
+	return Target{Addr: addr, Member: member, Advertised: true, Host: g.members.advertisedName(member)}
 }
 
-// DialTimeout dials a stream to any member.
-func (g *Gossip) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
-	return g.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
-}
-
-// DialAddressTimeout dials a stream.
-func (g *Gossip) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	to, err := g.target(addr)
-	if err != nil {
-		return nil, err
-	}
+// DialStream dials a stream, which the caller closes.
+func (g *Gossip) DialStream(to Target, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(g.ctx, timeout)
 	defer cancel()
 	c, err := g.handshaker.connect(ctx, to, wire.Kind_GOSSIP_STREAM)
 	if err != nil {
-		g.noteJoin(addr.Name, err)
 		return nil, err
 	}
 	if !g.track(c) {
@@ -149,7 +125,7 @@ func (g *Gossip) DialAddressTimeout(addr memberlist.Address, timeout time.Durati
 	return g.filterOf(c).Stream(c), nil
 }
 
-// acceptStream hands a connection to memberlist, which closes it.
+// acceptStream passes a connection to the receiver of Streams, which closes it.
 func (g *Gossip) acceptStream(c *conn) {
 	if !g.track(c) {
 		return
@@ -157,7 +133,7 @@ func (g *Gossip) acceptStream(c *conn) {
 	select {
 	case g.streams <- g.filterOf(c).Stream(c):
 	default:
-		_ = c.Close() // memberlist does not keep up; the peer retries
+		_ = c.Close() // the receiver does not keep up; the peer retries
 	}
 }
 
@@ -185,7 +161,7 @@ func (g *Gossip) acceptPackets(c *conn, h *hello) {
 		if len(passed) == 0 {
 			continue
 		}
-		p := &memberlist.Packet{Buf: append([]byte(nil), passed...), From: from, Timestamp: time.Now()}
+		p := &Packet{Body: append([]byte(nil), passed...), From: from, Received: time.Now()}
 		select {
 		case g.packets <- p:
 		default: // dropped, as with UDP
@@ -240,7 +216,7 @@ func (g *Gossip) track(c *conn) bool {
 	return true
 }
 
-// Shutdown closes memberlist's connections. The port stays open for the other
+// Shutdown closes the connections of gossip. The port stays open for the other
 // kinds of connections.
 func (g *Gossip) Shutdown() error {
 	g.mu.Lock()
@@ -255,4 +231,80 @@ func (g *Gossip) Shutdown() error {
 		_ = c.Close()
 	}
 	return nil
+}
+
+// packetLink sends packets to one target, as long as there are any.
+type packetLink struct {
+	to    Target
+	queue *queue[[]byte]
+}
+
+// SendPacket queues a packet. It never blocks; undeliverable packets are lost.
+func (g *Gossip) SendPacket(to Target, b []byte) error {
+	if len(b) == 0 || len(b) > g.cfg.Limits.Packet {
+		return fmt.Errorf("%w: got a packet of %d bytes, want 1 to %d", ErrTooLarge, len(b), g.cfg.Limits.Packet)
+	}
+	link, err := g.link(to)
+	if err != nil {
+		return err
+	}
+	// The caller may use b again. A full queue is a lost packet, not an error.
+	link.queue.push(append([]byte(nil), b...), len(b))
+	return nil
+}
+
+// link returns the link to a target, which it starts if there is none.
+func (g *Gossip) link(to Target) (*packetLink, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return nil, ErrClosed
+	}
+	if l := g.links[to]; l != nil {
+		return l, nil
+	}
+	limits := g.cfg.Limits
+	if len(g.links) >= limits.Addresses {
+		return nil, fmt.Errorf("%w: packets to more than %d addresses", ErrTooLarge, limits.Addresses)
+	}
+	l := &packetLink{to: to, queue: newQueue[[]byte](limits.Packets, 4*limits.Packet)}
+	l.queue.reset(true)
+	if !g.goroutines.start("packet writer", func() { g.runLink(l) }) {
+		return nil, ErrClosed
+	}
+	g.links[to] = l
+	return l, nil
+}
+
+// runLink dials and writes until the link is idle or breaks. The next packet
+// starts another.
+func (g *Gossip) runLink(l *packetLink) {
+	err := g.serveLink(l)
+	g.mu.Lock()
+	delete(g.links, l.to)
+	g.mu.Unlock()
+	l.queue.reset(false)
+	g.cfg.Logger.Debug("packet link ended", "addr", l.to.Addr, "error", err)
+}
+
+func (g *Gossip) serveLink(l *packetLink) error {
+	c, err := g.handshaker.connect(g.ctx, l.to, wire.Kind_GOSSIP_PACKETS)
+	if err != nil {
+		return err
+	}
+	if !g.track(c) {
+		return ErrClosed
+	}
+	s := newStream(c, g.cfg.Timing, g.cfg.Limits.Packet)
+	started := g.goroutines.start("packet reader", func() {
+		_, _ = s.read() // returns on anything but a keep-alive
+		_ = s.Close()
+	})
+	if !started {
+		_ = s.Close()
+		return ErrClosed
+	}
+	encode := func(buf, packet []byte) ([]byte, error) { return appendFrame(buf, packet), nil }
+	flush := func(s *stream) error { _, err := writeQueue(s, l.queue, encode); return err }
+	return s.writeLoop(l.queue.ready, flush, g.cfg.Timing.Idle)
 }

@@ -13,126 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/memberlist"
-
+	"github.com/conclave-go/conclave/internal/hostile"
 	"github.com/conclave-go/conclave/internal/wire"
 )
-
-// gossiper is a member of a memberlist cluster over transports.
-type gossiper struct {
-	*node
-	list   *memberlist.Memberlist
-	joined chan *memberlist.Node
-	dead   chan *memberlist.Node
-}
-
-func (g *gossiper) NotifyJoin(n *memberlist.Node)   { g.joined <- n }
-func (g *gossiper) NotifyLeave(n *memberlist.Node)  { g.dead <- n }
-func (g *gossiper) NotifyUpdate(n *memberlist.Node) {}
-
-// Of the delegate, only the metadata is used.
-func (g *gossiper) NodeMeta(int) []byte               { return []byte("meta of " + processOf(g.node)) }
-func (*gossiper) NotifyMsg([]byte)                    {}
-func (*gossiper) GetBroadcasts(int, int) [][]byte     { return nil }
-func (*gossiper) LocalState(bool) []byte              { return nil }
-func (*gossiper) MergeRemoteState(buf []byte, _ bool) {}
-
-// processOf is the name of a node's process.
-func processOf(n *node) string { return wire.ProcessName(n.cfg.Identity.Member, n.cfg.Identity.Boot) }
-
-func startGossip(t *testing.T, n *node) *gossiper {
-	t.Helper()
-	g := &gossiper{node: n, joined: make(chan *memberlist.Node, 100), dead: make(chan *memberlist.Node, 100)}
-	cfg := memberlist.DefaultLocalConfig()
-	cfg.Name = processOf(n)
-	cfg.Transport = n.Gossip()
-	cfg.Events, cfg.Delegate = g, g
-	cfg.LogOutput = io.Discard
-	cfg.EnableCompression = false
-	cfg.UDPBufferSize = 32 << 10
-	cfg.ProbeInterval, cfg.ProbeTimeout = 200*time.Millisecond, 100*time.Millisecond
-	cfg.GossipInterval = 20 * time.Millisecond
-	cfg.SuspicionMult = 2
-	cfg.AwarenessMaxMultiplier = 1 // no probe lasts longer under load
-	list, err := memberlist.Create(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.list = list
-	t.Cleanup(func() {
-		_ = list.Shutdown()
-		<-time.After(cfg.ProbeInterval) // Shutdown does not wait for the last probe, which ends by then
-	})
-	return g
-}
-
-// checkFailureDetection joins three members, kills one and waits until the others
-// declare it dead.
-func checkFailureDetection(t *testing.T, nodes [3]*node) {
-	t.Helper()
-	var g [3]*gossiper
-	for i, n := range nodes {
-		g[i] = startGossip(t, n)
-		if i > 0 {
-			if _, err := g[i].list.Join([]string{g[0].addr}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for _, x := range g {
-		seen := make(map[string]bool)
-		for len(seen) < 3 { // itself included
-			n := <-x.joined
-			if want := "meta of " + n.Name; string(n.Meta) != want {
-				t.Errorf("%q has metadata %q, want %q", n.Name, n.Meta, want)
-			}
-			seen[n.Name] = true
-		}
-	}
-	nodes[2].Close() // without Leave
-	for _, x := range g[:2] {
-		// Under load another may be declared dead, and refute it.
-		for n := <-x.dead; n.Name != processOf(nodes[2]); n = <-x.dead {
-			t.Logf("%s declared %s dead", x.list.LocalNode().Name, n.Name)
-		}
-	}
-}
-
-func TestGossip_MemberlistOverTCP(t *testing.T) {
-	checkFailureDetection(t, [3]*node{
-		start(t, identity(1), listenTCP(t), anyMember), start(t, identity(2), listenTCP(t), anyMember), start(t, identity(3), listenTCP(t), anyMember),
-	})
-}
-
-// The addresses in the bubble are IP addresses because memberlist parses them.
-func TestGossip_MemberlistInBubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		// memberlist's Shutdown does not wait for its probes, which end with
-		// their timers. Those run only while the test does.
-		t.Cleanup(func() { time.Sleep(time.Minute) })
-		n := newMemNet()
-		var nodes [3]*node
-		for i := range nodes {
-			nodes[i] = inMemory(t, n, identity(uint64(i+1)), fmt.Sprintf("10.0.0.%d:7000", i+1))
-			for other := range nodes {
-				nodes[i].SetPeer(m(uint64(other+1)), fmt.Sprintf("10.0.0.%d:7000", other+1))
-			}
-		}
-		checkFailureDetection(t, nodes)
-	})
-}
-
-// A member of another group is refused with both groups named.
-func TestGossip_OtherGroupRefused(t *testing.T) {
-	a := startGossip(t, start(t, identity(1), listenTCP(t), nil))
-	id := identity(2)
-	id.Group = "other"
-	b := startGossip(t, start(t, id, listenTCP(t), nil))
-	_, err := b.list.Join([]string{a.addr})
-	if err == nil || !bytes.Contains([]byte(err.Error()), []byte(`configured for group "other"`)) {
-		t.Errorf("joined another group: %v", err)
-	}
-}
 
 func anyMember(c *Config) { c.Member = func(uint64) bool { return true } }
 
@@ -146,6 +29,31 @@ const (
 // ack is a packet that memberlist may send.
 func ack(s string) []byte { return append([]byte{ackMessage}, s...) }
 
+// checkGossip sends a packet and a stream from one member to another.
+func checkGossip(t *testing.T, from, to *node) {
+	t.Helper()
+	if err := from.Gossip().SendPacket(Target{Addr: to.addr}, ack("packet")); err != nil {
+		t.Fatal(err)
+	}
+	if p := <-to.Gossip().Packets(); string(p.Body) != string(ack("packet")) {
+		t.Errorf("received packet %q", p.Body)
+	}
+	c, err := from.Gossip().DialStream(Target{Addr: to.addr}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := append([]byte{pushPullMessage}, hostile.Pack("Nodes", 0, "UserStateLen", 0)...)
+	if _, err := c.Write(states); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	accepted := <-to.Gossip().Streams()
+	defer accepted.Close()
+	if got, err := io.ReadAll(accepted); err != nil || !bytes.Equal(got, states) {
+		t.Errorf("received stream %q, %v", got, err)
+	}
+}
+
 // Packets to one address share a connection, which closes after the idle timeout
 // and is dialed again on demand.
 func TestPackets_ConnectionClosedWhenIdle(t *testing.T) {
@@ -157,12 +65,12 @@ func TestPackets_ConnectionClosedWhenIdle(t *testing.T) {
 		b.cfg.Member = a.cfg.Member
 		send := func(s string) {
 			t.Helper()
-			if _, err := a.Gossip().WriteTo(ack(s), b.addr); err != nil {
+			if err := a.Gossip().SendPacket(Target{Addr: b.addr}, ack(s)); err != nil {
 				t.Fatal(err)
 			}
-			p := <-b.Gossip().PacketCh()
-			if string(p.Buf) != string(ack(s)) || p.From.String() != a.addr || !p.Timestamp.Equal(time.Now()) {
-				t.Fatalf("got %q from %v at %v", p.Buf, p.From, p.Timestamp)
+			p := <-b.Gossip().Packets()
+			if string(p.Body) != string(ack(s)) || p.From.String() != a.addr || !p.Received.Equal(time.Now()) {
+				t.Fatalf("got %q from %v at %v", p.Body, p.From, p.Received)
 			}
 		}
 		for i := range 100 {
@@ -197,7 +105,7 @@ func TestPackets_UndeliverableAreBounded(t *testing.T) {
 		b := start(t, identity(2), n.listen("b"), func(c *Config) { anyMember(c); c.Dial = n.dial })
 		errs := 0
 		for i := range 1000 {
-			if _, err := a.Gossip().WriteTo([]byte("x"), fmt.Sprint("void ", i%10)); err != nil {
+			if err := a.Gossip().SendPacket(Target{Addr: fmt.Sprint("void ", i%10)}, []byte("x")); err != nil {
 				errs++
 			}
 		}
@@ -205,26 +113,26 @@ func TestPackets_UndeliverableAreBounded(t *testing.T) {
 			t.Errorf("%d goroutines, %d errors", got, errs)
 		}
 		for i := range 2 * b.cfg.Limits.Packets { // twice what is queued for memberlist
-			if _, err := b.Gossip().WriteTo(ack("x"), "a"); err != nil {
+			if err := b.Gossip().SendPacket(Target{Addr: "a"}, ack("x")); err != nil {
 				t.Fatal(i, err)
 			}
 			synctest.Wait()
 		}
-		if got := len(a.Gossip().PacketCh()); got != a.cfg.Limits.Packets {
+		if got := len(a.Gossip().Packets()); got != a.cfg.Limits.Packets {
 			t.Errorf("%d packets are queued", got)
 		}
-		if _, err := b.Gossip().WriteTo(make([]byte, 65<<10), "a"); err == nil {
+		if err := b.Gossip().SendPacket(Target{Addr: "a"}, make([]byte, 65<<10)); err == nil {
 			t.Error("an oversized packet was accepted")
 		}
 	})
 }
 
-// Streams that memberlist does not read are closed beyond the backlog.
+// Streams that are not received are closed beyond the backlog.
 func TestStreams_BacklogIsBounded(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), func(c *Config) { anyMember(c); c.Limits.PerMember = 100 })
 	b := start(t, identity(2), listenTCP(t), anyMember)
 	for range streamBacklog + 10 {
-		c, err := b.Gossip().DialTimeout(a.addr, time.Minute)
+		c, err := b.Gossip().DialStream(Target{Addr: a.addr}, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,11 +147,11 @@ func TestStreams_BacklogIsBounded(t *testing.T) {
 	if err := a.Gossip().Shutdown(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Gossip().DialTimeout(b.addr, time.Minute); err == nil {
-		t.Error("DialTimeout after Shutdown succeeded")
+	if _, err := a.Gossip().DialStream(Target{Addr: b.addr}, time.Minute); err == nil {
+		t.Error("DialStream after Shutdown succeeded")
 	}
-	if _, err := a.Gossip().WriteTo([]byte("x"), b.addr); err == nil {
-		t.Error("WriteTo after Shutdown succeeded")
+	if err := a.Gossip().SendPacket(Target{Addr: b.addr}, []byte("x")); err == nil {
+		t.Error("SendPacket after Shutdown succeeded")
 	}
 	connectAll(t, a, b) // Shutdown leaves the port open
 }
@@ -264,23 +172,18 @@ func TestReplyAddr(t *testing.T) {
 	}
 }
 
-func TestFinalAdvertiseAddr(t *testing.T) {
+func TestGossip_AdvertisedAddress(t *testing.T) {
 	n := newMemNet()
-	for _, c := range []struct {
-		advertise, ip string
-		port          int
-		want          string
-	}{
-		{"10.1.2.3:7000", "", 0, "10.1.2.3:7000"},
-		{"10.1.2.3:7000", "10.9.9.9", 99, "10.9.9.9:99"},
-		{"[::1]:7000", "", 0, "[::1]:7000"},
-		{"no port", "", 0, ""},
-		{"127.0.0.1:http", "", 0, ""},
+	for _, c := range []struct{ advertise, want string }{
+		{"10.1.2.3:7000", "10.1.2.3:7000"},
+		{"[::1]:7000", "[::1]:7000"},
+		{"no port", ""},
+		{"127.0.0.1:http", ""},
 	} {
 		id := identity(1)
 		id.Advertise = c.advertise
 		a := start(t, id, n.listen("a"), nil)
-		ip, port, err := a.Gossip().FinalAdvertiseAddr(c.ip, c.port)
+		ip, port, err := a.Gossip().Advertised()
 		got := ""
 		if err == nil {
 			got = (&net.TCPAddr{IP: ip, Port: port}).String()
@@ -306,7 +209,7 @@ func TestGossip_PacketsOfRemovedMember(t *testing.T) {
 		}
 	}
 	send()
-	<-a.Gossip().PacketCh()
+	<-a.Gossip().Packets()
 	removed.Store(true)
 	send()
 	if _, err := io.Copy(io.Discard, c); err != nil && !isClosed(err) && !errors.Is(err, syscall.ECONNRESET) {

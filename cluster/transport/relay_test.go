@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/memberlist"
-
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -112,34 +110,32 @@ func TestRelay_Refused(t *testing.T) {
 	}
 }
 
-// What memberlist dials names the member: by its process, at every address but one to join.
+// What gossip dials names the member, at every address but one to join.
 func TestRelay_Gossip(t *testing.T) {
 	one, two, addr, _ := relayed(t)
-	dial := func(addr, process string) error {
-		c, err := one.Gossip().DialAddressTimeout(memberlist.Address{Addr: addr, Name: process}, time.Minute)
+	dial := func(to Target) error {
+		c, err := one.Gossip().DialStream(to, time.Minute)
 		if err == nil {
 			c.Close()
 		}
 		return err
 	}
-	checkRefusal(t, dial(addr, wire.ProcessName(m(2), 1)), ReasonAddress, "advertises "+two.addr)
-	checkRefusal(t, dial(two.addr, wire.ProcessName(m(3), 1)), ReasonMember, "address of member "+text(2))
-	if err := dial(two.addr, "m2"); err == nil {
-		t.Error("a process with the name m2 was dialed")
-	}
-	// The next process of the member, and an address to join, which may be another name of it.
-	for _, err := range []error{dial(two.addr, wire.ProcessName(m(2), 7)), dial(addr, "")} {
+	member := func(n uint64, addr string) Target { return one.Gossip().MemberAt(m(n), addr) }
+	checkRefusal(t, dial(member(2, addr)), ReasonAddress, "advertises "+two.addr)
+	checkRefusal(t, dial(member(3, two.addr)), ReasonMember, "address of member "+text(2))
+	// An address to join may be another name of the member.
+	for _, err := range []error{dial(member(2, two.addr)), dial(Target{Addr: addr})} {
 		if err != nil {
 			t.Error(err)
 		}
 	}
-	packet := func(to, process, content string) {
+	packet := func(to Target, content string) {
 		t.Helper()
-		if _, err := one.Gossip().WriteToAddress(ack(content), memberlist.Address{Addr: to, Name: process}); err != nil {
+		if err := one.Gossip().SendPacket(to, ack(content)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	packet(addr, wire.ProcessName(m(2), 1), "relayed")
+	packet(member(2, addr), "relayed")
 	await(t, func() error { // the relayed link has ended
 		one.Gossip().mu.Lock()
 		defer one.Gossip().mu.Unlock()
@@ -148,9 +144,9 @@ func TestRelay_Gossip(t *testing.T) {
 		}
 		return nil
 	})
-	packet(two.addr, wire.ProcessName(m(2), 1), "direct")
-	if p := <-two.Gossip().PacketCh(); string(p.Buf) != string(ack("direct")) {
-		t.Errorf("member 2 received %q", p.Buf)
+	packet(member(2, two.addr), "direct")
+	if p := <-two.Gossip().Packets(); string(p.Body) != string(ack("direct")) {
+		t.Errorf("member 2 received %q", p.Body)
 	}
 }
 

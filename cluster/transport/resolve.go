@@ -3,7 +3,6 @@ package transport
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -91,38 +90,4 @@ func (to Target) certificateHost() string {
 		return to.Host
 	}
 	return cmp.Or(to.Host, host)
-}
-
-// JoinAddress returns the address under which memberlist's Join dials a target, until
-// done is called, which returns the error of dialing: memberlist keeps only its text.
-// memberlist would resolve a name by its own means, without a bound, and dial what it finds
-// without the name.
-func (g *Gossip) JoinAddress(to Target) (address string, done func() error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.joins++
-	name := fmt.Sprint("join-", g.joins)
-	g.joining[name] = &joining{to: to}
-	// Only the name is used; memberlist needs an address to which nothing is sent.
-	return name + "/" + net.JoinHostPort(net.IPv4zero.String(), "1"), func() error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		defer delete(g.joining, name)
-		return g.joining[name].err
-	}
-}
-
-// joining is a target that memberlist joins, and the error of dialing it.
-type joining struct {
-	to  Target
-	err error
-}
-
-// noteJoin notes the error of dialing, if memberlist joins that name.
-func (g *Gossip) noteJoin(name string, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if j := g.joining[name]; j != nil {
-		j.err = err
-	}
 }

@@ -8,11 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/hashicorp/memberlist"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -118,32 +115,15 @@ func TestResolve_CertificateOfTheName(t *testing.T) {
 	}
 }
 
-// What memberlist joins is dialed as the target that it stands for, once.
-func TestJoinAddress_StandsForTarget(t *testing.T) {
-	a := start(t, identity(1), listenTCP(t), nil)
-	to := Target{Addr: "svc:7000", Member: m(2), Advertised: true, Host: "svc"}
-	addr, forget := a.Gossip().JoinAddress(to)
-	name, placeholder, _ := strings.Cut(addr, "/") // as memberlist does
-	list := memberlist.Address{Name: name, Addr: placeholder}
-	if got, err := a.Gossip().target(list); err != nil || got != to {
-		t.Errorf("got %+v, %v; want %+v", got, err, to)
-	}
-	_ = forget()
-	if _, err := a.Gossip().target(list); err == nil {
-		t.Error("the name is still known")
-	}
-}
-
-// memberlist dials IP addresses: the certificate is expected to name what the member
+// Gossip dials IP addresses: the certificate is expected to name what the member
 // advertises.
 func TestGossip_CertificateOfTheAdvertisedName(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
-	process := memberlist.Address{Name: wire.ProcessName(m(2), 1), Addr: "10.0.0.2:7000"}
+	const addr = "10.0.0.2:7000"
 	for advertised, want := range map[string]string{"pod-2:7000": "pod-2", "10.0.0.2:7000": ""} {
 		a.SetPeer(m(2), advertised)
-		to, err := a.Gossip().target(process)
-		if err != nil || to != (Target{Addr: process.Addr, Member: m(2), Advertised: true, Host: want}) {
-			t.Errorf("advertised as %s: %+v, %v", advertised, to, err)
+		if to := a.Gossip().MemberAt(m(2), addr); to != (Target{Addr: addr, Member: m(2), Advertised: true, Host: want}) {
+			t.Errorf("advertised as %s: %+v", advertised, to)
 		}
 	}
 }

@@ -32,7 +32,7 @@ var floors = map[string][]string{
 	"cluster/core":                   {"cluster/core/latest", "cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wire"},
 	"cluster/core/latest":            {"internal/wire"},
 	"cluster/forming":                {"cluster/core", "cluster/identity", "cluster/roster", "cluster/transport", "raftlog", "internal/wait", "internal/wire"},
-	"cluster/gossip":                 {"cluster/transport", "internal/wait", "internal/wire"},
+	"cluster/gossip":                 {"cluster/transport", "cluster/transport/gossipfilter", "internal/wait", "internal/wire"},
 	"cluster/identity":               {"raftlog", "storage", "internal/wait", "internal/wire"},
 	"cluster/inbox":                  {"internal/wire"},
 	"cluster/provisional":            {"cluster/core", "internal/wire"},
@@ -79,7 +79,7 @@ var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2/vfs": {"storage", "raftlog", "cluster"},
 	"go.etcd.io/raft/v3":                   {"raftlog", "cluster/core"},
 	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core", "cluster/forming", "cluster/provisional", "cluster/reconcile", "cluster/replica", "cluster/roster"},
-	"github.com/hashicorp/memberlist":      {"cluster/gossip", "cluster/transport"},
+	"github.com/hashicorp/memberlist":      {"cluster/gossip"},
 	"github.com/google/btree":              {"internal/machine", "internal/machine/ordered"}, // also a dependency of memberlist
 	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/inbox", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/machine/reference", "internal/hostile"},
 	"golang.org/x/sys/unix":                {".", "internal/leaseclock", "storage"}, // CLOCK_BOOTTIME, fallocate; also a dependency of Pebble

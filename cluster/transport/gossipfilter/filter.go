@@ -1,5 +1,5 @@
 // Package gossipfilter checks what a member sends to memberlist, before memberlist reads it. It is a seam, not an API:
-// only package transport uses it.
+// only packages transport and gossip use it.
 //
 // memberlist trusts its messages: an accusation with the largest incarnation cannot be
 // refuted, as the number wraps to 0, and a header makes it allocate a table of a million
