@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster/transport/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -50,21 +51,21 @@ func (t *Transport) admit(raw net.Conn) {
 		return
 	}
 	c.inbound = true
-	host := hostOf(raw.RemoteAddr())
-	place := t.handshakes.begin(host, t.knownHost(host), t.servesClients(), func() { _ = c.Close() })
+	host := slots.HostOf(raw.RemoteAddr())
+	place := t.handshakes.Begin(host, t.knownHost(host), t.servesClients(), func() { _ = c.Close() })
 	if place == nil {
 		_ = c.Close() // members dial again
 		return
 	}
 	c.place = place
 	if !t.goroutines.start("inbound", func() { t.serve(c, place) }) {
-		t.handshakes.end(place)
+		t.handshakes.End(place)
 		_ = c.Close() // the transport is closed
 	}
 }
 
 // serve runs one inbound connection.
-func (t *Transport) serve(c *conn, place *slot) {
+func (t *Transport) serve(c *conn, place *slots.Slot) {
 	given := false // to memberlist, which closes it
 	defer func() {
 		if !given {

@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/transport/queue"
+	"github.com/conclave-go/conclave/cluster/transport/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -20,9 +22,9 @@ const itemBytes = 256
 type ClientConn struct {
 	s        *stream
 	peer     Peer
-	account  *clientAccount // nil: this is the client's end
+	account  *slots.Account // nil: this is the client's end
 	reading  int            // bytes that the account has for the frame that is being read; the reader's
-	queue    *queue[proto.Message]
+	queue    *queue.Queue[proto.Message]
 	maxWrite int // bytes of a frame that the other end accepts
 
 	mu    sync.Mutex // guards cause
@@ -36,23 +38,23 @@ type clientLimits struct {
 }
 
 func newClientConn(c *conn, p Peer, t Timing, l clientLimits) *ClientConn {
-	q := newQueue[proto.Message](math.MaxInt, l.queue)
-	q.reset(true)
-	c.afterClose(func() { q.reset(false) })
+	q := queue.New[proto.Message](math.MaxInt, l.queue)
+	q.Reset(true)
+	c.afterClose(func() { q.Reset(false) })
 	return &ClientConn{s: newSizedStream(c, t, l.read, clientBuffer, clientBuffer), peer: p, queue: q, maxWrite: l.write}
 }
 
 // countIn has the memory that the connection takes counted.
-func (c *ClientConn) countIn(m *clientMemory) {
-	c.account = m.open(hostOf(c.s.RemoteAddr()), c.Close)
+func (c *ClientConn) countIn(m *slots.Memory) {
+	c.account = m.Open(slots.HostOf(c.s.RemoteAddr()), c.Close)
 	c.s.grown = c.holdFrame
-	c.s.afterClose(c.account.end)
+	c.s.afterClose(c.account.End)
 }
 
 // Hold counts bytes that the caller keeps for the connection, and those with a negative sign
 // that it keeps no longer. If a member holds too much for all of its clients
 // (Limits.ClientsBytes), it closes the connection for which it holds the most.
-func (c *ClientConn) Hold(bytes int) { c.account.add(bytes) }
+func (c *ClientConn) Hold(bytes int) { c.account.Add(bytes) }
 
 // holdFrame is called when the memory for a frame has grown to that size. A decoded frame takes
 // as much again.
@@ -60,7 +62,7 @@ func (c *ClientConn) holdFrame(size int) {
 	if size <= clientBuffer {
 		size = 0 // every connection has that
 	}
-	c.account.add(2*size - c.reading)
+	c.account.Add(2*size - c.reading)
 	c.reading = 2 * size
 }
 
@@ -102,8 +104,8 @@ func (c *ClientConn) Read(m proto.Message) error {
 // client's) closes the connection with ErrTooLarge.
 func (c *ClientConn) Send(m proto.Message, size int) bool {
 	size = itemBytes + max(0, size)
-	if c.queue.push(m, size) {
-		c.account.add(size)
+	if c.queue.Push(m, size) {
+		c.account.Add(size)
 		return true
 	}
 	c.Close(c.lost(ErrQueueFull))
@@ -116,9 +118,9 @@ func (c *ClientConn) Send(m proto.Message, size int) bool {
 func (c *ClientConn) Offer(m proto.Message, size int, bulk bool) bool {
 	size = itemBytes + max(0, size)
 	if bulk {
-		return c.queue.pushBulk(m, size)
+		return c.queue.PushBulk(m, size)
 	}
-	return c.queue.push(m, size)
+	return c.queue.Push(m, size)
 }
 
 // SendWait is Send, but blocks while a quarter of the queue has no room for m, so that
@@ -128,19 +130,19 @@ func (c *ClientConn) Offer(m proto.Message, size int, bulk bool) bool {
 // has no room for it. That error leaves the connection open.
 func (c *ClientConn) SendWait(ctx context.Context, m proto.Message, size int) error {
 	size = itemBytes + max(0, size)
-	if size > c.queue.maxBytes {
-		return fmt.Errorf("%w: got a message of %d bytes, want at most %d", ErrTooLarge, size, c.queue.maxBytes)
+	if size > c.queue.MaxBytes() {
+		return fmt.Errorf("%w: got a message of %d bytes, want at most %d", ErrTooLarge, size, c.queue.MaxBytes())
 	}
 	if n := proto.Size(m); n > c.maxWrite {
 		return fmt.Errorf("%w: got a message of %d bytes, want at most %d", ErrTooLarge, n, c.maxWrite)
 	}
-	switch queued := c.queue.pushWait(ctx, c.Done(), m, size); {
+	switch queued := c.queue.PushWait(ctx, c.Done(), m, size); {
 	case c.isClosed():
 		return c.Err()
 	case !queued:
 		return context.Cause(ctx)
 	}
-	c.account.add(size)
+	c.account.Add(size)
 	return nil
 }
 
@@ -203,10 +205,10 @@ func (c *ClientConn) writeAll() error {
 		select {
 		case <-c.Done():
 			return ErrClosed
-		case <-c.queue.ready:
+		case <-c.queue.Ready:
 			var written int
 			written, err = writeQueue(c.s, c.queue, c.encode)
-			c.account.add(-written)
+			c.account.Add(-written)
 		case <-timer.C:
 			err = c.s.write(appendFrame(nil, nil))
 		}

@@ -108,9 +108,7 @@ func TestClientConn_QueueFull(t *testing.T) {
 		if err := p.client.Read(new(wire.MemberFrame)); !isClosed(err) {
 			t.Error(err)
 		}
-		p.member.queue.mu.Lock()
-		defer p.member.queue.mu.Unlock()
-		if p.member.queue.bytes != 0 || p.member.queue.items != nil {
+		if items, bulk, bytes := p.member.queue.Len(); items+bulk+bytes != 0 {
 			t.Error("the queue of a closed connection keeps its memory")
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 
+	"github.com/conclave-go/conclave/cluster/transport/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -40,7 +41,7 @@ func (n *handshaker) checkClient(c *conn, id *Identity, h *hello) *RefusedError 
 func (n *handshaker) admitClient(c *conn, id *Identity, h *hello) *RefusedError {
 	refused := n.checkClient(c, id, h)
 	if refused == nil {
-		release, ok := n.limits.clients.take(hostOf(c.RemoteAddr()), func() { _ = c.Close() })
+		release, ok := n.clients.Take(slots.HostOf(c.RemoteAddr()), func() { _ = c.Close() })
 		if ok {
 			c.afterClose(release)
 			return nil

@@ -56,7 +56,7 @@ func TestListener_RefusesClient(t *testing.T) {
 			if _, err := c.Read(make([]byte, 1)); err == nil {
 				t.Error("the connection stayed open")
 			}
-			if len(ended) != 0 || a.limits.clients.count() != 0 {
+			if len(ended) != 0 || a.clients.Count() != 0 {
 				t.Error("the client was served")
 			}
 		})

@@ -64,8 +64,8 @@ func TestClientConn_Storm(t *testing.T) {
 			if n := failed.Load(); n > 0 {
 				t.Errorf("%d clients are not connected", n)
 			}
-			if a.limits.clients.count() != clients {
-				t.Errorf("%d clients are counted", a.limits.clients.count())
+			if a.clients.Count() != clients {
+				t.Errorf("%d clients are counted", a.clients.Count())
 			}
 		})
 	}

@@ -156,7 +156,7 @@ func TestClientConn_ClosedAfterServing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	await(t, func() error {
-		if a.limits.clients.count() != 0 {
+		if a.clients.Count() != 0 {
 			return errors.New("the place is not free")
 		}
 		return nil

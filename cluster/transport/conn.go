@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+
+	"github.com/conclave-go/conclave/cluster/transport/slots"
 )
 
 // conn is a connection that the transport tracks until it is closed.
@@ -16,7 +18,7 @@ type conn struct {
 	raw      net.Conn      // below TLS
 	inbound  bool          // the peer dialed
 	from     *hello        // of the other side, proven; set by the handshake
-	place    *slot         // inbound: among the handshakes, until the handshake ends
+	place    *slots.Slot   // inbound: among the handshakes, until the handshake ends
 	done     chan struct{} // closed by Close
 
 	mu      sync.Mutex // guards what follows

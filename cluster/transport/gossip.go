@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/transport/gossipfilter"
+	"github.com/conclave-go/conclave/cluster/transport/queue"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -236,7 +237,7 @@ func (g *Gossip) Shutdown() error {
 // packetLink sends packets to one target, as long as there are any.
 type packetLink struct {
 	to    Target
-	queue *queue[[]byte]
+	queue *queue.Queue[[]byte]
 }
 
 // SendPacket queues a packet. It never blocks; undeliverable packets are lost.
@@ -249,7 +250,7 @@ func (g *Gossip) SendPacket(to Target, b []byte) error {
 		return err
 	}
 	// The caller may use b again. A full queue is a lost packet, not an error.
-	link.queue.push(append([]byte(nil), b...), len(b))
+	link.queue.Push(append([]byte(nil), b...), len(b))
 	return nil
 }
 
@@ -267,8 +268,8 @@ func (g *Gossip) link(to Target) (*packetLink, error) {
 	if len(g.links) >= limits.Addresses {
 		return nil, fmt.Errorf("%w: packets to more than %d addresses", ErrTooLarge, limits.Addresses)
 	}
-	l := &packetLink{to: to, queue: newQueue[[]byte](limits.Packets, 4*limits.Packet)}
-	l.queue.reset(true)
+	l := &packetLink{to: to, queue: queue.New[[]byte](limits.Packets, 4*limits.Packet)}
+	l.queue.Reset(true)
 	if !g.goroutines.start("packet writer", func() { g.runLink(l) }) {
 		return nil, ErrClosed
 	}
@@ -283,7 +284,7 @@ func (g *Gossip) runLink(l *packetLink) {
 	g.mu.Lock()
 	delete(g.links, l.to)
 	g.mu.Unlock()
-	l.queue.reset(false)
+	l.queue.Reset(false)
 	g.cfg.Logger.Debug("packet link ended", "addr", l.to.Addr, "error", err)
 }
 
@@ -306,5 +307,5 @@ func (g *Gossip) serveLink(l *packetLink) error {
 	}
 	encode := func(buf, packet []byte) ([]byte, error) { return appendFrame(buf, packet), nil }
 	flush := func(s *stream) error { _, err := writeQueue(s, l.queue, encode); return err }
-	return s.writeLoop(l.queue.ready, flush, g.cfg.Timing.Idle)
+	return s.writeLoop(l.queue.Ready, flush, g.cfg.Timing.Idle)
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster/transport/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -32,9 +33,10 @@ type handshaker struct {
 	members    *peers
 	identity   func() Identity                  // what this member's hello contains now
 	track      func(raw net.Conn) (*conn, bool) // has the transport close the connection at its end
-	limits     *connLimits
-	handshakes *slots // inbound connections that have proven nothing yet
-	strangers  *slots // those of proven processes that are no members
+	limits     *slots.Members
+	clients    *slots.Clients
+	handshakes *slots.Slots // inbound connections that have proven nothing yet
+	strangers  *slots.Slots // those of proven processes that are no members
 	boots      *bootCounters
 	processes  *processes
 	failures   *failureLog
@@ -220,8 +222,8 @@ func (n *handshaker) answer(c *conn) (*hello, error) {
 }
 
 // answerIn is answer in a place, which ends with it, however it ends: it asks the application.
-func (n *handshaker) answerIn(c *conn, place *slot) (*hello, error) {
-	defer n.handshakes.end(place)
+func (n *handshaker) answerIn(c *conn, place *slots.Slot) (*hello, error) {
+	defer n.handshakes.End(place)
 	return n.answer(c)
 }
 
@@ -248,7 +250,7 @@ func (n *handshaker) decide(c *conn) (*hello, error) {
 		return nil, err
 	}
 	if kind == wire.Kind_CLIENT {
-		n.handshakes.yield(c.place)
+		n.handshakes.Yield(c.place)
 	}
 	if err := writeHello(c, own); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/conclave-go/conclave/cluster/transport/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -68,11 +69,11 @@ func (n *handshaker) checkInbound(c *conn, id *Identity, h *hello) *RefusedError
 // reserve reserves a place for an inbound connection with a proven hello.
 func (n *handshaker) reserve(c *conn, h *hello) (release func(), ok bool) {
 	if n.members.isMember(h.Member) {
-		return n.limits.reserve(h.Member, h.kind)
+		return n.limits.Reserve(h.Member, h.kind)
 	}
-	host := hostOf(c.RemoteAddr())
-	place := n.strangers.begin(host, n.members.knownHost(host), false, func() { _ = c.Close() })
-	return func() { n.strangers.end(place) }, place != nil
+	host := slots.HostOf(c.RemoteAddr())
+	place := n.strangers.Begin(host, n.members.knownHost(host), false, func() { _ = c.Close() })
+	return func() { n.strangers.End(place) }, place != nil
 }
 
 func wrongMember(got, want uint64) string {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster/transport/queue"
+	"github.com/conclave-go/conclave/cluster/transport/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -17,7 +19,7 @@ type peer struct {
 	member uint64
 	ctx    context.Context // ends when the peer is removed
 	cancel context.CancelFunc
-	queue  *queue[*wire.Frame]
+	queue  *queue.Queue[*wire.Frame]
 	wake   chan struct{} // holds a token: dial without further waiting
 	cut    oneWayCut     // owned by run
 
@@ -109,8 +111,8 @@ func (p *peer) connectOnce() error {
 // serve writes the queue to the stream. The peer sends only keep-alives back;
 // the reader is there to notice that they stop or that the connection closes.
 func (p *peer) serve(s *stream) error {
-	p.queue.reset(true)
-	defer p.queue.reset(false)
+	p.queue.Reset(true)
+	defer p.queue.Reset(false)
 	p.setState(nil)
 	p.cut = oneWayCut{}
 	if p.table.cfg.Reconnected != nil {
@@ -131,7 +133,7 @@ func (p *peer) serve(s *stream) error {
 	}
 	encode := func(buf []byte, f *wire.Frame) ([]byte, error) { return appendMessage(buf, f) }
 	flush := func(s *stream) error { _, err := writeQueue(s, p.queue, encode); return err }
-	err := s.writeLoop(p.queue.ready, flush, 0)
+	err := s.writeLoop(p.queue.Ready, flush, 0)
 	if read := <-readErr; isClosed(err) { // the reader knows the cause
 		err = read
 	}
@@ -186,4 +188,14 @@ func (c *oneWayCut) note(p *peer, err error) {
 		p.table.cfg.Logger.Warn("a member reaches this one and is not reached", "member", wire.MemberID(p.member), "addr", addr, "error", err,
 			"remedy", "check the firewall at that address, the route to it, and Config.Advertise of that member")
 	}
+}
+
+// HostOf returns the host of an address, as connections share slots by it.
+func HostOf(addr string) string { return slots.HostOf(slots.Address(addr)) }
+
+// host returns the host that the peer advertises.
+func (p *peer) host() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return HostOf(p.addr)
 }

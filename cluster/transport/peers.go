@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/transport/queue"
+	"github.com/conclave-go/conclave/cluster/transport/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -79,7 +81,7 @@ func (s *peers) SetPeer(member uint64, addr string) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	p := &peer{
 		table: s, member: member, ctx: ctx, cancel: cancel, addr: addr, err: ErrNotConnected, abandon: func() {},
-		queue: newQueue[*wire.Frame](s.cfg.Limits.QueueFrames, s.cfg.Limits.QueueBytes),
+		queue: queue.New[*wire.Frame](s.cfg.Limits.QueueFrames, s.cfg.Limits.QueueBytes),
 		wake:  make(chan struct{}, 1),
 	}
 	s.byID[member] = p
@@ -139,9 +141,9 @@ func (s *peers) Send(to uint64, f *wire.Frame) bool {
 		return false
 	}
 	if submission := f.GetSubmission(); submission != nil && !submission.GetUrgent() {
-		return p.queue.pushBulk(f, size+frameHeader)
+		return p.queue.PushBulk(f, size+frameHeader)
 	}
-	return p.queue.push(f, size+frameHeader)
+	return p.queue.Push(f, size+frameHeader)
 }
 
 func (s *peers) peer(member uint64) *peer {
@@ -169,7 +171,7 @@ func (s *peers) knownHost(host string) bool {
 
 // noteHost notes from which host a member has connected.
 func (s *peers) noteHost(member uint64, addr net.Addr) {
-	host := hostOf(addr)
+	host := slots.HostOf(addr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hosts[member] = host

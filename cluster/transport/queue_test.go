@@ -3,7 +3,6 @@ package transport
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,97 +10,14 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-func TestQueue_Bounds(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		limits Limits
-		size   int
-		want   int
-	}{
-		{"by frames", Limits{QueueFrames: 10}, 10, 10},
-		{"by bytes", Limits{QueueBytes: 5000}, 1000, 5},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			q := newQueue[*wire.Frame](orDefault(c.limits.QueueFrames), orDefault(c.limits.QueueBytes))
-			q.reset(true)
-			pushed := 0
-			for q.push(raftFrame("x"), c.size) {
-				pushed++
-				if pushed == 1 {
-					q.take() // items being written still count
-				}
-			}
-			if pushed != c.want {
-				t.Fatalf("%d items were accepted, want %d", pushed, c.want)
-			}
-			q.written()
-			if !q.push(raftFrame("x"), c.size) {
-				t.Error("written did not release the room")
-			}
-			q.reset(false)
-			if q.push(raftFrame("x"), c.size) {
-				t.Error("a queue that does not accept accepted an item")
-			}
-		})
-	}
-}
-
-func orDefault(n int) int {
-	if n == 0 {
-		return 1 << 30
-	}
-	return n
-}
-
-// Bulk is written when nothing else is queued, a write at a time, and may fill half of
-// the queue.
-func TestQueue_BulkLast(t *testing.T) {
-	q := newQueue[int](100, 8*maxWrite)
-	q.reset(true)
-	pushed := 0
-	for q.pushBulk(pushed+1, maxWrite/2) {
-		pushed++
-	}
-	if pushed != 8 {
-		t.Errorf("%d bulk items were accepted, want 8: half of the bytes", pushed)
-	}
-	var got [][]int
-	for round := range 6 {
-		if round < 2 && !(q.push(-1, 10) && q.push(-2, 10)) {
-			t.Fatal("bulk has taken all of the room")
-		}
-		select {
-		case <-q.ready:
-		default:
-			t.Fatal("items are queued without a signal")
-		}
-		got = append(got, q.take())
-		q.written()
-	}
-	want := [][]int{{-1, -2}, {-1, -2}, {1, 2}, {3, 4}, {5, 6}, {7, 8}}
-	if !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("written in the order %v, want %v", got, want)
-	}
-	if q.bytes != 0 || q.bulkBytes != 0 || q.writing != 0 {
-		t.Errorf("%d and %d bytes are left", q.bytes, q.bulkBytes)
-	}
-	items := newQueue[int](10, 1000)
-	items.reset(true)
-	for pushed = 0; items.pushBulk(1, 1); pushed++ {
-	}
-	if pushed != 5 {
-		t.Errorf("%d bulk items were accepted of 10, want 5", pushed)
-	}
-}
-
 // A submission that is not urgent is bulk; frames of raft and urgent ones are not.
 func TestSend_Lanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := inMemory(t, newMemNet(), identity(1), "a")
 		a.SetPeer(m(2), "nowhere")
 		q := a.peer(m(2)).queue
-		q.reset(true)
-		defer q.reset(false)
+		q.Reset(true)
+		defer q.Reset(false)
 		submission := func(urgent bool) *wire.Frame {
 			return &wire.Frame{Body: &wire.Frame_Submission{Submission: &wire.Submission{Floor: 1, Urgent: urgent}}}
 		}
@@ -110,8 +26,8 @@ func TestSend_Lanes(t *testing.T) {
 				t.Fatal("Send returned false")
 			}
 		}
-		if len(q.items) != 2 || len(q.bulk) != 1 {
-			t.Errorf("%d frames and %d bulk, want 2 and 1", len(q.items), len(q.bulk))
+		if items, bulk, _ := q.Len(); items != 2 || bulk != 1 {
+			t.Errorf("%d frames and %d bulk, want 2 and 1", items, bulk)
 		}
 	})
 }

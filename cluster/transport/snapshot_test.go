@@ -133,9 +133,7 @@ func TestSnapshot_Refused(t *testing.T) {
 }
 
 func snapshotClosed(n *node) error {
-	n.limits.mu.Lock()
-	defer n.limits.mu.Unlock()
-	if n.limits.reserved[connClass{m(1), wire.Kind_SNAPSHOT}] > 0 {
+	if n.limits.Reserved(m(1), wire.Kind_SNAPSHOT) > 0 {
 		return errors.New("the snapshot connection is still open")
 	}
 	return nil

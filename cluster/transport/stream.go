@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"time"
+
+	"github.com/conclave-go/conclave/cluster/transport/queue"
 )
 
 const (
@@ -132,4 +134,33 @@ func (s *stream) writeLoop(ready <-chan struct{}, flush func(*stream) error, idl
 			return err
 		}
 	}
+}
+
+// writeQueue writes everything queued, with as few writes as possible. It returns the bytes that
+// the queue no longer has.
+func writeQueue[T any](s *stream, q *queue.Queue[T], encode func([]byte, T) ([]byte, error)) (bytes int, err error) {
+	items := q.Take(maxWrite)
+	err = writeItems(s, items, encode)
+	return q.Written(), err
+}
+
+func writeItems[T any](s *stream, items []T, encode func([]byte, T) ([]byte, error)) error {
+	buf := s.out[:0]
+	for i, item := range items {
+		var err error
+		if buf, err = encode(buf, item); err != nil {
+			return err
+		}
+		if len(buf) < maxWrite && i < len(items)-1 {
+			continue
+		}
+		if err := s.write(buf); err != nil {
+			return err
+		}
+		buf = buf[:0]
+	}
+	if s.out = buf; cap(buf) > 2*s.keep {
+		s.out = nil // do not keep the memory of one large frame
+	}
+	return nil
 }

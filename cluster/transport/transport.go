@@ -17,6 +17,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/conclave-go/conclave/cluster/transport/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -30,7 +31,7 @@ type Transport struct {
 	ctx          context.Context // ends with Close
 	cancel       context.CancelFunc
 	goroutines   *goroutines
-	clientMemory *clientMemory
+	clientMemory *slots.Memory
 	gossip       *Gossip
 
 	mu      sync.Mutex // guards what follows
@@ -56,7 +57,7 @@ func New(cfg Config) (*Transport, error) {
 		ctx:          ctx,
 		cancel:       cancel,
 		goroutines:   newGoroutines(c.Identity.Member),
-		clientMemory: newClientMemory(c.Limits.ClientsBytes),
+		clientMemory: slots.NewMemory(c.Limits.ClientsBytes, ErrQueueFull),
 		cluster:      c.Identity.Cluster,
 		conns:        make(map[*conn]struct{}),
 	}
@@ -67,8 +68,8 @@ func New(cfg Config) (*Transport, error) {
 	tls := newTLSPair(c.TLS, c.Calls)
 	t.handshaker = handshaker{
 		cfg: &t.cfg, tls: tls, network: network{dialer: c.Dial, resolver: c.Lookup, tls: tls, insecure: c.Insecure}, members: &t.peers,
-		identity: t.identity, track: t.track, limits: newConnLimits(c.Limits),
-		handshakes: newSlots(c.Limits.Handshakes), strangers: newSlots(c.Limits.Strangers),
+		identity: t.identity, track: t.track, limits: slots.NewMembers(c.Limits.Connections, c.Limits.PerMember), clients: slots.NewClients(c.Limits.Clients),
+		handshakes: slots.New(c.Limits.Handshakes), strangers: slots.New(c.Limits.Strangers),
 		boots: newBootCounters(c.Boots, c.BootChanged), processes: newProcesses(), failures: newFailureLog(c.Logger),
 	}
 	t.gossip = newGossip(ctx, &t.cfg, t.goroutines, &t.handshaker, &t.peers)

@@ -1,4 +1,4 @@
-package transport
+package slots
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 )
 
 // fill takes places and returns how many connections of each host were evicted.
-func fill(s *slots, evicted map[string]int, host string, known bool, n int) (refused int) {
+func fill(s *Slots, evicted map[string]int, host string, known bool, n int) (refused int) {
 	for range n {
-		if s.begin(host, known, true, func() { evicted[host]++ }) == nil {
+		if s.Begin(host, known, true, func() { evicted[host]++ }) == nil {
 			refused++
 		}
 	}
@@ -22,33 +22,33 @@ func fill(s *slots, evicted map[string]int, host string, known bool, n int) (ref
 func TestSlots_SharedByHost(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		take    func(s *slots, evicted map[string]int) (refused int)
+		take    func(s *Slots, evicted map[string]int) (refused int)
 		evicted map[string]int
 		refused int
 	}{
-		{"one host takes its own places late", func(s *slots, e map[string]int) int {
+		{"one host takes its own places late", func(s *Slots, e map[string]int) int {
 			refused := fill(s, e, "a", false, 10)
 			time.Sleep(slotGrace)
 			return refused + fill(s, e, "a", false, 10)
 		}, map[string]int{"a": 10}, 0},
-		{"one host takes none of its own places early", func(s *slots, e map[string]int) int { return fill(s, e, "a", false, 30) }, map[string]int{}, 20},
-		{"a host takes early from one with more", func(s *slots, e map[string]int) int {
+		{"one host takes none of its own places early", func(s *Slots, e map[string]int) int { return fill(s, e, "a", false, 30) }, map[string]int{}, 20},
+		{"a host takes early from one with more", func(s *Slots, e map[string]int) int {
 			return fill(s, e, "a", false, 10) + fill(s, e, "b", false, 30)
 		}, map[string]int{"a": 5}, 25},
-		{"others take from the host with most", func(s *slots, e map[string]int) int {
+		{"others take from the host with most", func(s *Slots, e map[string]int) int {
 			return fill(s, e, "a", false, 10) + fill(s, e, "b", false, 3) + fill(s, e, "c", false, 3)
 		}, map[string]int{"a": 6}, 0},
-		{"the host of a member takes from others", func(s *slots, e map[string]int) int {
+		{"the host of a member takes from others", func(s *Slots, e map[string]int) int {
 			return fill(s, e, "a", false, 10) + fill(s, e, "member", true, 10)
 		}, map[string]int{"a": 10}, 0},
-		{"others take none of the host of a member", func(s *slots, e map[string]int) int {
+		{"others take none of the host of a member", func(s *Slots, e map[string]int) int {
 			return fill(s, e, "member", true, 10) + fill(s, e, "a", false, 5)
 		}, map[string]int{}, 5},
-		{"a member's host, when all are", func(s *slots, e map[string]int) int { return fill(s, e, "member", true, 15) }, map[string]int{"member": 5}, 0},
+		{"a member's host, when all are", func(s *Slots, e map[string]int) int { return fill(s, e, "member", true, 15) }, map[string]int{"member": 5}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, evicted := newSlots(10), make(map[string]int)
+				s, evicted := New(10), make(map[string]int)
 				if refused := c.take(s, evicted); refused != c.refused || fmt.Sprint(evicted) != fmt.Sprint(c.evicted) || len(s.open) > 10 {
 					t.Errorf("%d refused, %v evicted, %d open, want %d and %v", refused, evicted, len(s.open), c.refused, c.evicted)
 				}
@@ -60,9 +60,9 @@ func TestSlots_SharedByHost(t *testing.T) {
 // While a group forms there are no clients, so idle connections never keep out a founder on the
 // same host.
 func TestSlots_FormingTakesEarly(t *testing.T) {
-	s, evicted := newSlots(10), 0
+	s, evicted := New(10), 0
 	for range 100 {
-		if s.begin("a", false, false, func() { evicted++ }) == nil {
+		if s.Begin("a", false, false, func() { evicted++ }) == nil {
 			t.Fatal("refused")
 		}
 	}
@@ -72,17 +72,17 @@ func TestSlots_FormingTakesEarly(t *testing.T) {
 }
 
 func TestSlots_EndFreesPlace(t *testing.T) {
-	s := newSlots(1)
-	first := s.begin("a", true, true, func() { t.Error("evicted after its end") })
-	s.end(first)
+	s := New(1)
+	first := s.Begin("a", true, true, func() { t.Error("evicted after its end") })
+	s.End(first)
 	evicted := false
-	second := s.begin("a", true, true, func() { evicted = true })
-	third := s.begin("a", true, true, func() { t.Error("evicted") })
+	second := s.Begin("a", true, true, func() { evicted = true })
+	third := s.Begin("a", true, true, func() { t.Error("evicted") })
 	if !evicted || second == nil || third == nil {
 		t.Error("the oldest connection was not evicted")
 	}
-	s.end(second) // again
-	s.end(third)
+	s.End(second) // again
+	s.End(third)
 	if len(s.open) != 0 {
 		t.Errorf("%d places are taken", len(s.open))
 	}
@@ -90,21 +90,21 @@ func TestSlots_EndFreesPlace(t *testing.T) {
 
 // On the host of a member, its clients lose their places before the member does.
 func TestSlots_ClientsYield(t *testing.T) {
-	s := newSlots(3)
+	s := New(3)
 	var evicted []string
-	take := func(name, host string) *slot {
-		return s.begin(host, true, true, func() { evicted = append(evicted, name) })
+	take := func(name, host string) *Slot {
+		return s.Begin(host, true, true, func() { evicted = append(evicted, name) })
 	}
 	take("member", "a")
-	s.yield(take("client", "a"))
-	s.yield(take("client elsewhere", "b"))
+	s.Yield(take("client", "a"))
+	s.Yield(take("client elsewhere", "b"))
 	for _, name := range []string{"new 1", "new 2"} {
-		s.yield(take(name, "a"))
+		s.Yield(take(name, "a"))
 	}
 	if want := []string{"client", "new 1"}; !slices.Equal(evicted, want) {
 		t.Errorf("evicted %q, want %q", evicted, want)
 	}
-	s.yield(nil)
+	s.Yield(nil)
 }
 
 func TestHostOf(t *testing.T) {
@@ -117,8 +117,8 @@ func TestHostOf(t *testing.T) {
 		"example.com:70":             "example.com",
 		"in memory":                  "in memory",
 	} {
-		var a net.Addr = address(addr)
-		if got := hostOf(a); got != want {
+		var a net.Addr = Address(addr)
+		if got := HostOf(a); got != want {
 			t.Errorf("%q: got %q, want %q", addr, got, want)
 		}
 	}

@@ -1,4 +1,6 @@
-package transport
+// Package slots shares between remote hosts what a member has for connections: slots and memory. It is a seam, not an API:
+// only package transport uses it.
+package slots
 
 import (
 	"net"
@@ -13,21 +15,22 @@ import (
 // before any handshake could end.
 const slotGrace = 250 * time.Millisecond
 
-// slots are the places of connections that have proven nothing yet, or no membership.
+// Slots are the places of connections that have proven nothing yet, or no membership.
 // Remote hosts share them. When all are taken, a new connection takes the place of the
 // oldest one of the host that has the most, the new connection's included; one from the
 // host of a member only if no other has any. So connections that do nothing keep no member
 // out, although they may come from its own host: those that make progress need a place for
 // milliseconds. Those that yield come before the others of the same host: thousands of
 // clients may run on the host of a member.
-type slots struct {
+type Slots struct {
 	limit int
 
 	mu   sync.Mutex // guards open
-	open []*slot    // from the oldest
+	open []*Slot    // from the oldest
 }
 
-type slot struct {
+// Slot is the place of one connection.
+type Slot struct {
 	host  string
 	known bool // the host of a member
 	// patient says that clients may connect: those in a storm are served in turns. Founders do
@@ -39,14 +42,15 @@ type slot struct {
 	yields bool // guarded by mu of the slots
 }
 
-func newSlots(limit int) *slots { return &slots{limit: limit} }
+// New returns so many places.
+func New(limit int) *Slots { return &Slots{limit: limit} }
 
-// begin takes a place until end. If another connection takes it first, evict is called.
+// Begin takes a place until end. If another connection takes it first, evict is called.
 // It returns nil if there is none.
-func (s *slots) begin(host string, known, patient bool, evict func()) *slot {
-	taken := &slot{host: host, known: known, patient: patient, since: time.Now(), close: evict}
+func (s *Slots) Begin(host string, known, patient bool, evict func()) *Slot {
+	taken := &Slot{host: host, known: known, patient: patient, since: time.Now(), close: evict}
 	s.mu.Lock()
-	var victim *slot
+	var victim *Slot
 	if len(s.open) >= s.limit {
 		if victim = s.victim(taken); victim == nil {
 			s.mu.Unlock()
@@ -63,12 +67,12 @@ func (s *slots) begin(host string, known, patient bool, evict func()) *slot {
 }
 
 // victim is called with mu held.
-func (s *slots) victim(taken *slot) *slot {
+func (s *Slots) victim(taken *Slot) *Slot {
 	count := map[string]int{taken.host: 1}
 	for _, o := range s.open {
 		count[o.host]++
 	}
-	var victim *slot
+	var victim *Slot
 	for _, o := range s.open {
 		switch {
 		case o.known && !taken.known: // a stranger takes no place of a member's host
@@ -84,7 +88,7 @@ func (s *slots) victim(taken *slot) *slot {
 
 // before reports whether o loses its place before other, which began earlier. count is the
 // places of each host.
-func (o *slot) before(other *slot, count map[string]int) bool {
+func (o *Slot) before(other *Slot, count map[string]int) bool {
 	if o.known != other.known {
 		return other.known
 	}
@@ -94,8 +98,8 @@ func (o *slot) before(other *slot, count map[string]int) bool {
 	return o.yields && !other.yields
 }
 
-// yield marks a place as that of a connection which yields to others; nil: none.
-func (s *slots) yield(taken *slot) {
+// Yield marks a place as that of a connection which yields to others; nil: none.
+func (s *Slots) Yield(taken *Slot) {
 	if taken == nil {
 		return
 	}
@@ -104,20 +108,21 @@ func (s *slots) yield(taken *slot) {
 	taken.yields = true
 }
 
-func (s *slots) end(taken *slot) {
+// End gives a place back, unless another connection has taken it.
+func (s *Slots) End(taken *Slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(taken)
 }
 
 // remove is called with mu held. The slot may have been removed before.
-func (s *slots) remove(taken *slot) {
-	s.open = slices.DeleteFunc(s.open, func(o *slot) bool { return o == taken })
+func (s *Slots) remove(taken *Slot) {
+	s.open = slices.DeleteFunc(s.open, func(o *Slot) bool { return o == taken })
 }
 
-// hostOf returns what the connections of one host share: its IP address; of IPv6 the
+// HostOf returns what the connections of one host share: its IP address; of IPv6 the
 // network of 64 bits, within which a host can choose any.
-func hostOf(addr net.Addr) string {
+func HostOf(addr net.Addr) string {
 	host, _, err := net.SplitHostPort(addr.String())
 	if err != nil {
 		return addr.String()
@@ -133,18 +138,8 @@ func hostOf(addr net.Addr) string {
 	return netip.PrefixFrom(ip, 64).Masked().String()
 }
 
-// HostOf is hostOf for an address as text.
-func HostOf(addr string) string { return hostOf(address(addr)) }
+// Address is a net.Addr of host:port.
+type Address string
 
-// host returns the host that the peer advertises.
-func (p *peer) host() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return hostOf(address(p.addr))
-}
-
-// address is a net.Addr of host:port.
-type address string
-
-func (address) Network() string  { return "tcp" }
-func (a address) String() string { return string(a) }
+func (Address) Network() string  { return "tcp" }
+func (a Address) String() string { return string(a) }

@@ -1,17 +1,17 @@
-package transport
+package slots
 
 import (
 	"container/list"
 	"sync"
 )
 
-// clientPlaces are the places of connections of proven clients. Remote hosts share them: when
+// Clients are the places of connections of proven clients. Remote hosts share them: when
 // all are taken, a connection from a host that has fewer takes the place of the latest one of
 // the host that has the most. So one host can use all of them as long as no other needs any,
 // and never keeps another out. Those that were first stay: they may hold locks.
 //
 // Processes behind one address are one host here.
-type clientPlaces struct {
+type Clients struct {
 	limit int
 
 	mu    sync.Mutex // guards what follows
@@ -26,12 +26,13 @@ type clientPlace struct {
 	at    *list.Element // nil: given up, or taken by another
 }
 
-func newClientPlaces(limit int) *clientPlaces {
-	return &clientPlaces{limit: limit, hosts: make(map[string]*list.List)}
+// NewClients returns so many places.
+func NewClients(limit int) *Clients {
+	return &Clients{limit: limit, hosts: make(map[string]*list.List)}
 }
 
-// take takes a place until release. If another connection takes it first, evict is called.
-func (c *clientPlaces) take(host string, evict func()) (release func(), ok bool) {
+// Take takes a place until release. If another connection takes it first, evict is called.
+func (c *Clients) Take(host string, evict func()) (release func(), ok bool) {
 	c.mu.Lock()
 	var victim *clientPlace
 	if c.total >= c.limit {
@@ -56,7 +57,7 @@ func (c *clientPlaces) take(host string, evict func()) (release func(), ok bool)
 
 // victim returns the place that a connection from the host takes; nil: none. It is called
 // with mu held.
-func (c *clientPlaces) victim(host string) *clientPlace {
+func (c *Clients) victim(host string) *clientPlace {
 	var most *list.List
 	for _, places := range c.hosts {
 		if most == nil || places.Len() > most.Len() {
@@ -73,14 +74,14 @@ func (c *clientPlaces) victim(host string) *clientPlace {
 	return most.Back().Value.(*clientPlace)
 }
 
-func (c *clientPlaces) release(p *clientPlace) {
+func (c *Clients) release(p *clientPlace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.remove(p)
 }
 
 // remove is called with mu held. The place may have been removed before.
-func (c *clientPlaces) remove(p *clientPlace) {
+func (c *Clients) remove(p *clientPlace) {
 	if p.at == nil {
 		return
 	}
@@ -92,8 +93,8 @@ func (c *clientPlaces) remove(p *clientPlace) {
 	c.total--
 }
 
-// count returns how many are taken.
-func (c *clientPlaces) count() int {
+// Count returns how many are taken.
+func (c *Clients) Count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.total

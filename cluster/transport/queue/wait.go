@@ -1,4 +1,4 @@
-package transport
+package queue
 
 import (
 	"context"
@@ -11,10 +11,10 @@ type waiter[T any] struct {
 	admitted chan struct{} // closed when the item is in the queue
 }
 
-// pushWait is push, but blocks until the queue has room for the item in a quarter of its
+// PushWait is Push, but blocks until the queue has room for the item in a quarter of its
 // bytes, or is empty. Items that wait are admitted in their order. It returns false if ctx
 // or closed ends first, and the item is then not in the queue.
-func (q *queue[T]) pushWait(ctx context.Context, closed <-chan struct{}, item T, size int) bool {
+func (q *Queue[T]) PushWait(ctx context.Context, closed <-chan struct{}, item T, size int) bool {
 	w := &waiter[T]{sized[T]{item, size}, make(chan struct{})}
 	q.mu.Lock()
 	q.waiting = append(q.waiting, w)
@@ -30,7 +30,7 @@ func (q *queue[T]) pushWait(ctx context.Context, closed <-chan struct{}, item T,
 }
 
 // leave reports whether the waiter was still waiting.
-func (q *queue[T]) leave(w *waiter[T]) bool {
+func (q *Queue[T]) leave(w *waiter[T]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := slices.Index(q.waiting, w)
@@ -43,7 +43,7 @@ func (q *queue[T]) leave(w *waiter[T]) bool {
 }
 
 // admitWaiting is called with mu held.
-func (q *queue[T]) admitWaiting() {
+func (q *Queue[T]) admitWaiting() {
 	for len(q.waiting) > 0 {
 		w := q.waiting[0]
 		if !q.hasRoom(w.size) || q.bytes > 0 && q.bytes+w.size > q.maxBytes/4 {

@@ -1,43 +1,47 @@
-package transport
+package slots
 
 import (
 	"fmt"
 	"sync"
 )
 
-// clientMemory bounds what a member holds in memory for all of its clients together: frames
+// Memory bounds what a member holds in memory for all of its clients together: frames
 // that arrive, what is gathered from several of them, requests, and what is queued. Each of
 // these has a bound of its own for one connection; this one is for very many. Beyond it a
 // connection is closed: of the host that has the most the one that has the most. So a client that takes
 // it all harms none on another host.
-type clientMemory struct {
+type Memory struct {
 	limit int
+	full  error
 
 	mu       sync.Mutex // guards what follows, and the accounts
 	total    int
-	accounts map[*clientAccount]struct{} // those that hold something
+	accounts map[*Account]struct{} // those that hold something
 }
 
-// clientAccount is what one connection holds.
-type clientAccount struct {
-	memory *clientMemory
+// Account is what one connection holds.
+type Account struct {
+	memory *Memory
 	host   string
 	close  func(error)
 	held   int
 	closed bool // it counts no more
 }
 
-func newClientMemory(limit int) *clientMemory {
-	return &clientMemory{limit: limit, accounts: make(map[*clientAccount]struct{})}
+// NewMemory returns a bound of so many bytes. A connection beyond it is closed with an error that
+// wraps full.
+func NewMemory(limit int, full error) *Memory {
+	return &Memory{limit: limit, full: full, accounts: make(map[*Account]struct{})}
 }
 
-func (m *clientMemory) open(host string, closeConn func(error)) *clientAccount {
-	return &clientAccount{memory: m, host: host, close: closeConn}
+// Open returns the account of a connection from a host. closeConn must not block.
+func (m *Memory) Open(host string, closeConn func(error)) *Account {
+	return &Account{memory: m, host: host, close: closeConn}
 }
 
-// add counts bytes, or discounts them. It must not be called with a lock that closing a
+// Add counts bytes, or discounts them. It must not be called with a lock that closing a
 // connection takes. A nil account counts nothing.
-func (a *clientAccount) add(n int) {
+func (a *Account) Add(n int) {
 	if a == nil || n == 0 {
 		return
 	}
@@ -54,26 +58,26 @@ func (a *clientAccount) add(n int) {
 	} else {
 		m.accounts[a] = struct{}{}
 	}
-	var victim *clientAccount
+	var victim *Account
 	if n > 0 && m.total > m.limit {
 		victim = m.victim()
 		m.drop(victim)
 	}
 	m.mu.Unlock()
 	if victim != nil {
-		victim.close(fmt.Errorf("%w: the member holds %d MiB for its clients, and for this one the most", ErrQueueFull, m.limit>>20))
+		victim.close(fmt.Errorf("%w: the member holds %d MiB for its clients, and for this one the most", m.full, m.limit>>20))
 	}
 }
 
-// end is called when the connection is closed.
-func (a *clientAccount) end() {
+// End is called when the connection is closed.
+func (a *Account) End() {
 	a.memory.mu.Lock()
 	defer a.memory.mu.Unlock()
 	a.memory.drop(a)
 }
 
 // drop is called with mu held.
-func (m *clientMemory) drop(a *clientAccount) {
+func (m *Memory) drop(a *Account) {
 	if !a.closed {
 		a.closed = true
 		m.total -= a.held
@@ -82,7 +86,7 @@ func (m *clientMemory) drop(a *clientAccount) {
 }
 
 // victim is called with mu held, and an account.
-func (m *clientMemory) victim() (victim *clientAccount) {
+func (m *Memory) victim() (victim *Account) {
 	hosts := make(map[string]int)
 	for a := range m.accounts { // order: sums
 		hosts[a.host] += a.held
@@ -93,4 +97,11 @@ func (m *clientMemory) victim() (victim *clientAccount) {
 		}
 	}
 	return victim
+}
+
+// Held returns the bytes of all accounts, and how many accounts hold any.
+func (m *Memory) Held() (bytes, accounts int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.total, len(m.accounts)
 }
