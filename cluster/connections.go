@@ -51,7 +51,7 @@ func (c *connections) connected(member uint64, advertise, name string) {
 // for a member that was removed between the caller's check and SetPeer.
 func (c *connections) dial(id uint64, addr string) {
 	c.port.SetPeer(id, addr)
-	if !c.isMember(id) {
+	if !c.roster.IsMember(id) {
 		c.port.RemovePeer(id)
 	}
 }
@@ -78,13 +78,11 @@ func (c *connections) disconnect(removed uint64) {
 	case <-timer.C:
 	case <-c.lifetime.Done():
 	}
-	if c.isMember(removed) {
+	if c.roster.IsMember(removed) {
 		return // it is one again: it was provisional, and this member's log has it now
 	}
 	c.port.RemovePeer(removed)
-	if p := c.roster.Snapshot().Peer(removed); p != nil && c.isMember(removed) { // it has just become one
+	if p := c.roster.Snapshot().Peer(removed); p != nil && c.roster.IsMember(removed) { // it has just become one
 		c.dial(removed, p.GetAdvertise())
 	}
 }
-
-func (c *connections) isMember(id uint64) bool { return c.roster.Snapshot().Has(id) }

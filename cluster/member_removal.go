@@ -284,7 +284,7 @@ func (r *Removals) AwaitRemovals(ctx context.Context) error {
 // AwaitRemoval blocks until a member is out of Raft's configuration as far as this member
 // knows, or ctx is done.
 func (r *Removals) AwaitRemoval(ctx context.Context, id uint64) error {
-	return r.await(ctx, func() bool { return !r.roster.Snapshot().Has(id) })
+	return r.await(ctx, func() bool { return !r.roster.IsMember(id) })
 }
 
 func (r *Removals) await(ctx context.Context, done func() bool) error {

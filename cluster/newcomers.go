@@ -55,7 +55,7 @@ func (n *newcomers) admit(sender *wire.GossipMeta, ephemeral bool) *wire.FormRep
 		return reply
 	}
 	// Its connections are refused until it is in the configuration.
-	_ = n.awaitMembership(ctx, func() bool { return n.roster.Snapshot().Has(sender.GetMember()) })
+	_ = n.awaitMembership(ctx, func() bool { return n.roster.IsMember(sender.GetMember()) })
 	reply.Admission = &wire.Admission{
 		Cluster: n.identity.Get().GetCluster(), Members: membersOf(n.group.Status().Conf, n.meta(), n.roster.Snapshot()), Endorsements: n.identity.Endorse(sender.GetKey(), index),
 	}

@@ -41,7 +41,7 @@ func (m *Member) openPort() error {
 		Insecure:     m.cfg.Insecure,
 		Handler:      m,
 		Logger:       m.log,
-		Member:       m.IsMember,
+		Member:       m.roster.IsMember,
 		Removed:      func(id uint64) bool { return m.removals.isRemoved(id) },
 		Admit:        admits.admit,
 		OnRefused:    func(member uint64, r *transport.RefusedError) { m.removals.refusedBy(member, r) },
@@ -195,4 +195,4 @@ func (m *Member) PeerLost(member uint64) {
 }
 
 // IsMember reports whether a member is in Raft's configuration as far as this member knows.
-func (m *Member) IsMember(id uint64) bool { return m.roster.Snapshot().Has(id) }
+func (m *Member) IsMember(id uint64) bool { return m.roster.IsMember(id) }

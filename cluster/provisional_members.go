@@ -97,7 +97,7 @@ func (m *membership) isKeyOfMember(key ed25519.PublicKey) bool {
 		return bytes.Equal(key, m.identity.Public())
 	}
 	recorded := m.roster.Key(id)
-	return m.roster.Snapshot().Has(id) && (len(recorded) == 0 || bytes.Equal(key, recorded))
+	return m.roster.IsMember(id) && (len(recorded) == 0 || bytes.Equal(key, recorded))
 }
 
 // receiveEndorsed accepts a member that others have endorsed.

@@ -250,6 +250,9 @@ func (r *Roster) Retain(keep func(member uint64) bool) {
 	r.refresh()
 }
 
+// IsMember reports whether a member is in Raft's configuration as far as this process knows.
+func (r *Roster) IsMember(id uint64) bool { return r.Snapshot().Has(id) }
+
 // Boots returns the verified boot counters.
 func (r *Roster) Boots() map[uint64]uint64 {
 	boots := make(map[uint64]uint64)
