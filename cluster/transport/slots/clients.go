@@ -26,7 +26,7 @@ type clientPlace struct {
 	at    *list.Element // nil: given up, or taken by another
 }
 
-// NewClients returns so many places.
+// NewClients returns slots for limit connections.
 func NewClients(limit int) *Clients {
 	return &Clients{limit: limit, hosts: make(map[string]*list.List)}
 }

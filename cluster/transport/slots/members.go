@@ -22,7 +22,7 @@ type class struct {
 	kind   wire.Kind
 }
 
-// NewMembers returns limit places, of which a member has perMember for each kind of connection.
+// NewMembers returns slots for limit connections, of which each member has at most perMember of one kind.
 func NewMembers(limit, perMember int) *Members {
 	return &Members{limit: limit, perMember: perMember, reserved: make(map[class]int)}
 }

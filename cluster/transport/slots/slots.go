@@ -29,7 +29,7 @@ type Slots struct {
 	open []*Slot    // from the oldest
 }
 
-// Slot is the place of one connection.
+// Slot belongs to one connection.
 type Slot struct {
 	host  string
 	known bool // the host of a member
@@ -42,7 +42,7 @@ type Slot struct {
 	yields bool // guarded by mu of the slots
 }
 
-// New returns so many places.
+// New returns slots for limit connections.
 func New(limit int) *Slots { return &Slots{limit: limit} }
 
 // Begin takes a place until end. If another connection takes it first, evict is called.
@@ -108,7 +108,7 @@ func (s *Slots) Yield(taken *Slot) {
 	taken.yields = true
 }
 
-// End gives a place back, unless another connection has taken it.
+// End frees a slot, unless another connection has taken it.
 func (s *Slots) End(taken *Slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
