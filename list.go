@@ -73,3 +73,35 @@ func pages[V, C, T any](ctx context.Context, g *Group, op, name string, l listin
 		}
 	}
 }
+
+// KeyInfo describes a key, or a folder of keys.
+type KeyInfo struct {
+	Key string
+	// Folder says that Key is not one key: it is what some begin with, up to the separator. The rest is not set.
+	Folder      bool
+	Value       []byte // the first 256 bytes at most
+	Size        int    // of the whole value, in bytes
+	Flags       uint64
+	ModifyIndex uint64
+	Session     SessionID // that has locked the key; zero: none
+}
+
+// Browse lists the keys that begin with prefix, by their bytes, as [KV.Keys] does, with the beginnings of their values: with a
+// separator, keys that are the same up to the first one that follows the prefix are one folder. It reads pages, each
+// linearizable and each blocking as [KV.Get] does; keys that change between two pages may be missing or out of date. A
+// page costs the same however many keys there are or a folder has. The sequence ends after the first error, whose causes are
+// those of Get but ErrKeyNotFound.
+func (k *KV) Browse(ctx context.Context, prefix, separator string, opts ...ListOption[string]) iter.Seq2[KeyInfo, error] {
+	l := listingOf(opts)
+	if err := validPrefixes(prefix, separator, l.after); err != nil {
+		return refused[KeyInfo]("browse", prefix, err)
+	}
+	return pages(ctx, k.group, "browse", prefix, l, func(after string) machine.Query {
+		return machine.KeyPageQuery{Prefix: prefix, Separator: separator, After: after, Limit: pageSize}
+	}, func(v machine.KeyView) string { return v.Key }, func(v machine.KeyView) KeyInfo {
+		return KeyInfo{
+			Key: v.Key, Folder: v.Folder, Value: clone(v.Value), Size: v.Size,
+			Flags: v.Flags, ModifyIndex: v.ModifyIndex, Session: SessionID(v.Session),
+		}
+	})
+}

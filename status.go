@@ -96,6 +96,7 @@ type Member struct {
 type Status struct {
 	ID      MemberID
 	Name    string
+	Group   string // its name; "" from a client's member that runs a build that does not report it
 	Role    Role
 	Leader  MemberID // 0: none is known
 	Term    uint64   // Raft term
@@ -144,7 +145,7 @@ func (n *Node) Addr() string { return n.cfg.Advertise }
 func (n *Node) Status() Status {
 	s := n.member.Status()
 	status := Status{
-		ID: n.id, Name: s.Name,
+		ID: n.id, Name: s.Name, Group: n.cfg.Group,
 		Redundancy: s.Redundancy, Reconciling: n.app.names.Text(s.Plan),
 		Leader: MemberID(s.Leader), Term: s.Term, Commit: s.Commit, Applied: s.Applied, FeatureLevel: s.Status.Level,
 	}

@@ -83,9 +83,12 @@ func released(e *fact.Entry, behavior wire.Behavior) *fact.Entry {
 }
 
 // prefix iterates over the entries whose keys begin with prefix, by bytes.
-func (s snapshot) prefix(prefix string) iter.Seq[*fact.Entry] {
+func (s snapshot) prefix(prefix string) iter.Seq[*fact.Entry] { return s.from(prefix, prefix) }
+
+// from is prefix, from the first key on that is not less than start, which begins with prefix or is beyond it.
+func (s snapshot) from(prefix, start string) iter.Seq[*fact.Entry] {
 	return func(yield func(*fact.Entry) bool) {
-		s.tree.AscendGreaterOrEqual(&fact.Entry{Key: prefix}, func(e *fact.Entry) bool {
+		s.tree.AscendGreaterOrEqual(&fact.Entry{Key: start}, func(e *fact.Entry) bool {
 			if !strings.HasPrefix(e.Key, prefix) {
 				return false
 			}

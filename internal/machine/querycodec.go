@@ -68,6 +68,7 @@ func codecs() []codec {
 		codecOf[KeyQuery, *fact.Entry]("key"),
 		codecOf[KeysQuery, []*fact.Entry]("keys"),
 		codecOf[KeyNamesQuery, []string]("key-names"),
+		codecOf[KeyPageQuery, []KeyView]("key-page"),
 		codecOf[SequencerQuery, bool]("sequencer"),
 		codecOf[IndexQuery, uint64]("index"),
 		codecOf[GroupConfigQuery, fact.GroupConfig]("group-config"),

@@ -47,6 +47,7 @@ func codecRows() []Query {
 		SessionQuery{s}, SessionQuery{wire.ID{77}}, SessionQuery{}, SessionsQuery{}, SessionsQuery{After: SessionCursor{1 << 63, s}},
 		ChecksQuery{}, ChecksQuery{After: CheckCursor{1 << 63, "x"}, Limit: math.MaxInt}, KeyQuery{"a/1"}, KeyQuery{"a/b/2"}, KeyQuery{"none"}, KeyQuery{"l"},
 		KeysQuery{}, KeysQuery{"a/"}, KeysQuery{"none"}, KeyNamesQuery{"a/", "/"}, KeyNamesQuery{Prefix: "none"}, KeyNamesQuery{},
+		KeyPageQuery{}, KeyPageQuery{"a/", "/", "a/b/", 1}, KeyPageQuery{Prefix: "none", Limit: -1},
 		SequencerQuery{"k", 1, s}, SequencerQuery{Key: "k"}, IndexQuery{}, GroupConfigQuery{}, RemovedQuery{9}, RemovedQuery{},
 		HoldersQuery{Name: "p"}, HoldersQuery{Name: "p", After: 1 << 63, Limit: 1}, HoldersQuery{Name: "none", After: math.MaxUint64},
 		WaitCyclesQuery{}, WaitCyclesQuery{wire.Ticket{Incarnation: wire.ID{255}, Seq: 1 << 63}},

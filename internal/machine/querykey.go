@@ -69,6 +69,88 @@ func (q KeyNamesQuery) cut(key string) string {
 	return key
 }
 
+// KeyPageQuery asks for keys as KeyNamesQuery does, a page at a time, with the beginning of each value. The answer is a
+// []KeyView by key.
+type KeyPageQuery struct {
+	Prefix, Separator, After string
+	Limit                    int
+}
+
+// KeyView is a key at the applied index, or a folder: what several keys begin with, up to the separator.
+type KeyView struct {
+	Key         string
+	Folder      bool   `json:",omitempty"` // the rest is of none of its keys, and not set
+	Value       []byte // the first bytes, shownBytes at most
+	Size        int    // of the whole value
+	Flags       uint64
+	ModifyIndex uint64
+	Session     wire.ID // that has locked the key; zero: none
+}
+
+// shownBytes bounds the bytes of a value in a KeyView.
+const shownBytes = 256
+
+// Begin implements [Query].
+func (q KeyPageQuery) Begin(m *Machine) func() any {
+	keys := m.snapshot()
+	return func() any { return q.page(keys) }
+}
+
+func (q KeyPageQuery) page(keys snapshot) (views []KeyView) {
+	left := limited(q.Limit)
+	for start, more := q.start(), true; more; {
+		more = false
+		for e := range keys.from(q.Prefix, start) {
+			v := q.view(e)
+			views = append(views, v)
+			if left--; left == 0 {
+				return views
+			}
+			if v.Folder { // it is one item, however many keys it has
+				start, more = beyond(v.Key), true
+				break
+			}
+		}
+	}
+	return views
+}
+
+// start returns what the keys of the page are not less than.
+func (q KeyPageQuery) start() string {
+	switch {
+	case q.After < q.Prefix, q.After == "":
+		return q.Prefix
+	case strings.HasPrefix(q.After, q.Prefix) && q.isFolder(q.After):
+		return beyond(q.After)
+	}
+	return q.After + "\x00"
+}
+
+// isFolder reports whether a key or cursor with the prefix stands for a folder.
+func (q KeyPageQuery) isFolder(name string) bool {
+	if q.Separator == "" {
+		return false
+	}
+	at := strings.Index(name[len(q.Prefix):], q.Separator)
+	return at >= 0 && len(q.Prefix)+at+len(q.Separator) == len(name)
+}
+
+func (q KeyPageQuery) view(e *fact.Entry) KeyView {
+	if name := (KeyNamesQuery{q.Prefix, q.Separator}).cut(e.Key); q.isFolder(name) {
+		return KeyView{Key: name, Folder: true}
+	}
+	return KeyView{
+		Key: e.Key, Value: e.Value[:min(len(e.Value), shownBytes)], Size: len(e.Value), Flags: e.Flags, ModifyIndex: e.ModifyIndex, Session: e.Session,
+	}
+}
+
+// beyond returns the least string that is greater than all that begin with the folder. That is UTF-8, so its last byte is
+// not the largest.
+func beyond(folder string) string {
+	last := len(folder) - 1
+	return folder[:last] + string([]byte{folder[last] + 1})
+}
+
 // SequencerQuery asks whether the session still holds the key by the acquisition
 // with that lock index. The answer is a bool.
 type SequencerQuery struct {
