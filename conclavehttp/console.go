@@ -41,6 +41,14 @@ type ConsoleOptions struct {
 	// waits for its record: while Audit blocks, up to 16 acts wait, further ones are refused, and
 	// nothing else waits.
 	Audit *slog.Logger
+	// ShowKeys has the page list the group's keys, with the first 200 bytes of each value, to all that may view it. They
+	// are the application's data, so by default the page shows their number only.
+	ShowKeys bool
+	// Certificates returns until when this node's certificate and its chain are valid, and the authorities that it trusts: of each
+	// the earliest end, or zero if it is not known. The page shows it, with a warning in the last 30 days. A node cannot know it: it
+	// sees a tls.Config only. It is called each 10 s while a browser is connected, and concurrently for further requests, and
+	// must not block. Default nil: nothing is shown.
+	Certificates func() (certificate, authorities time.Time)
 	// MaxStreams is how many browsers may be connected at a time; further ones get the status
 	// 503. Default: 256.
 	MaxStreams int
@@ -104,8 +112,8 @@ type ConsoleHandler struct {
 }
 
 // Console returns a handler with a page that shows the node's group, live: members, locks
-// and what waits for them, semaphores, elections, sessions, checks, wait-for cycles, what
-// has happened, and the group's settings. It serves the page at its root and what the page
+// and what waits for them, semaphores, elections, sessions, checks, what each member, client and session holds, wait-for
+// cycles, what has happened, and the group's settings; with ShowKeys also keys. It serves the page at its root and what the page
 // needs below it; [http.StripPrefix] mounts it elsewhere. It redirects to a path with a slash at its
 // end. It uses no asset from elsewhere, and no script but its own.
 //
@@ -137,7 +145,7 @@ func newConsole(node *conclave.Node, opts *ConsoleOptions, canAct bool) *Console
 	}
 	h.streams = make(chan struct{}, cmp.Or(max(0, h.opts.MaxStreams), defaultStreams))
 	h.templates, h.broken = parseTemplates()
-	h.board = newBoard(node, canAct, h.templates)
+	h.board = newBoard(source{node: node, canAct: canAct, certificates: h.opts.Certificates, seen: new(seenHolders)}, h.templates)
 	return h
 }
 
@@ -254,7 +262,7 @@ func toFolder(w http.ResponseWriter, r *http.Request) {
 
 // page serves the page, with what it shows at the moment.
 func (h *ConsoleHandler) page(w http.ResponseWriter, r *http.Request) {
-	v, err := viewOf(r.URL.Query())
+	v, err := viewOf(r.URL.Query(), h.opts.ShowKeys)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -273,5 +281,7 @@ func (h *ConsoleHandler) page(w http.ResponseWriter, r *http.Request) {
 	}
 	reads.Wait()
 	local := h.board.local(time.Now()) // the latest
-	h.render(w, "page", http.StatusOK, pageData{view: v, CanAct: h.board.canAct, Parts: append(local, parts...)})
+	h.render(w, "page", http.StatusOK, pageData{
+		view: v, Group: h.node.Status().Group, Owner: ownerOf(h.node, v.Of), CanAct: h.board.canAct, WithKeys: h.opts.ShowKeys, Parts: append(local, parts...),
+	})
 }

@@ -22,6 +22,7 @@ func parseTemplates() (*template.Template, error) {
 		"first":    func(all []conclave.PermitInfo) []conclave.PermitInfo { return all[:min(len(all), maxHolders)] },
 		"rest":     func(all int) int { return max(0, all-maxHolders) },
 		"value":    func(v []byte) string { return display.Value(v, maxValue) },
+		"keyValue": valueOf,
 	}).ParseFS(assets, "console/*.html")
 }
 

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/conclave-go/conclave"
 )
 
 // part is a section of the page, rendered. All browsers that show it share it.
@@ -23,8 +21,7 @@ type part struct {
 
 // board has the parts that browsers show.
 type board struct {
-	node      *conclave.Node
-	canAct    bool
+	source
 	templates *template.Template
 
 	mu      sync.Mutex
@@ -34,6 +31,7 @@ type board struct {
 	taken   time.Time       // guarded by mu; when own was
 	chart   chart           // guarded by mu
 	panes   map[query]*pane // guarded by mu
+	valid   []validity      // guarded by mu; the certificates, as last read
 }
 
 // pane is a part that is read through the group.
@@ -49,8 +47,8 @@ const (
 	keepPane = 10 * time.Second // that no stream shows
 )
 
-func newBoard(node *conclave.Node, canAct bool, templates *template.Template) *board {
-	return &board{node: node, canAct: canAct, templates: templates, added: make(chan struct{}, 1), panes: make(map[query]*pane)}
+func newBoard(from source, templates *template.Template) *board {
+	return &board{source: from, templates: templates, added: make(chan struct{}, 1), panes: make(map[query]*pane)}
 }
 
 // local returns the parts from what the node knows without asking the group, not older than a
@@ -73,7 +71,7 @@ func (b *board) gather(now time.Time) {
 // renderLocal renders what the node knows. b.mu is held, so one goroutine at a time renders.
 func (b *board) renderLocal(now time.Time) []part {
 	s := takeSnapshot(b.node, now)
-	s.CanAct = b.canAct
+	s.CanAct, s.Expiring = b.canAct, expiring(b.valid)
 	b.chart.add(now, b.node.Metrics())
 	s.Chart = b.chart.plot(now)
 	var all []part
@@ -147,17 +145,33 @@ func (b *board) cached(q query) *part {
 // read brings a part up to date. It returns one that has the reason if it is not its turn
 // soon enough, or ctx is done.
 func (b *board) read(ctx context.Context, q query, pace *pacer) *part {
-	if err := pace.wait(ctx); err != nil {
-		return &part{ID: q.kind.id(), HTML: b.html("unread", err)}
+	if !b.isIdle(q) {
+		if err := pace.wait(ctx); err != nil {
+			return &part{ID: q.kind.id(), HTML: b.html("unread", err)}
+		}
 	}
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	html := b.html(q.kind.id(), q.answer(bounded, b.node, b.canAct))
+	answer := b.answer(bounded, q)
+	html := b.html(q.kind.id(), answer)
+	if q.kind == kindGroup {
+		b.certify(answer.Validity)
+	}
 	if ctx.Err() != nil {
 		return &part{ID: q.kind.id(), HTML: html}
 	}
 	return b.put(q, html, began)
+}
+
+// certify has the summary show certificates that expire.
+func (b *board) certify(valid []validity) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(expiring(valid)) != len(expiring(b.valid)) {
+		b.taken = time.Time{} // a page that is being made shows it as well
+	}
+	b.valid = valid
 }
 
 // put stores a part that was read.

@@ -2,9 +2,7 @@ package conclavehttp
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -16,8 +14,11 @@ import (
 // pageData is a whole page.
 type pageData struct {
 	view
-	CanAct bool
-	Parts  []part
+	Group    string // its name
+	Owner    string // the process or session of which the listing is
+	CanAct   bool
+	WithKeys bool // keys are shown
+	Parts    []part
 }
 
 // Part returns a part of the page.
@@ -29,8 +30,10 @@ func (p pageData) Part(id string) part {
 	return p.Parts[i]
 }
 
-// Tabs returns the listings.
-func (p pageData) Tabs() []kind { return listings() }
+// Tabs returns the listings; checks are held by no process.
+func (p pageData) Tabs() []kind {
+	return slices.DeleteFunc(listings(), func(k kind) bool { return k == kindKeys && !p.WithKeys || k == kindChecks && p.Of != "" })
+}
 
 // Named reports whether the listing is of names, so that it can be searched.
 func (p pageData) Named() bool { return p.Show != kindSessions && p.Show != kindChecks }
@@ -46,7 +49,9 @@ type snapshot struct {
 	Events  []happening // the latest first
 	Chart   plot
 	CanAct  bool
-	members memberNames
+	// Expiring are the certificates that have expired or soon do.
+	Expiring []validity
+	members  memberNames
 }
 
 // happening is an event of the timeline.
@@ -105,8 +110,10 @@ func (s *snapshot) Failing() []conclave.HealthCheck {
 }
 
 // Clock returns the time of day of an event, with the day if it is another one.
-func (s *snapshot) Clock(at time.Time) string {
-	if at.YearDay() != s.At.YearDay() || at.Year() != s.At.Year() {
+func (s *snapshot) Clock(at time.Time) string { return clock(s.At, at) }
+
+func clock(now, at time.Time) string {
+	if at.YearDay() != now.YearDay() || at.Year() != now.Year() {
 		return at.Format("Jan 2 15:04:05")
 	}
 	return at.Format("15:04:05")
@@ -159,22 +166,32 @@ func (n memberNames) of(id conclave.MemberID) string {
 type answerData struct {
 	Kind          kind
 	Prefix, After string
+	Of            string // whose holds are listed; "": all
 	CanAct        bool
 	Err           error
+	Now           time.Time
+	of            ownership
 	members       memberNames
 
 	Locks      []conclave.LockInfo
 	Semaphores []conclave.SemaphoreInfo
 	Elections  []conclave.Leader
+	Keys       []conclave.KeyInfo
 	Sessions   []conclave.SessionInfo
 	Checks     []conclave.CheckInfo
 	Next       string // the cursor of the next page; "": there is none
+	Looked     int    // of how many objects these are the ones; 0: of all, or of those up to the last one
+
+	Waited     []waitedLock
+	MoreWaited int // that are not listed
 
 	Explanation conclave.Explanation
 	MoreQueue   int // waiters that are not listed
+	Former      []formerHolder
 	Cycles      []conclave.WaitCycle
 	MoreCycles  int
 	Group       conclave.GroupConfig
+	Validity    []validity
 }
 
 // process is a member or a client. Of a client no failure detector knows whether it is alive.
@@ -195,6 +212,23 @@ func (a answerData) On(id conclave.MemberID, client bool, session string) proces
 	return p
 }
 
+// holdingData is a lock's holder for its template.
+type holdingData struct {
+	conclave.LockInfo
+	On process
+}
+
+// Holding returns a lock with its holder.
+func (a answerData) Holding(l conclave.LockInfo) holdingData {
+	return holdingData{l, a.On(l.Node, l.Client, l.SessionName)}
+}
+
+// IsZero reports whether there is no session.
+func (a answerData) IsZero(id conclave.SessionID) bool { return id == conclave.SessionID{} }
+
+// Clock is as that of a snapshot.
+func (a answerData) Clock(at time.Time) string { return clock(a.Now, at) }
+
 // ownerData is a holder or waiter for its template.
 type ownerData struct {
 	Label string
@@ -208,47 +242,5 @@ func (a answerData) Owner(o conclave.LockOwner) ownerData {
 
 // Empty reports whether the page of a listing is empty.
 func (a answerData) Empty() bool {
-	return len(a.Locks)+len(a.Semaphores)+len(a.Elections)+len(a.Sessions)+len(a.Checks) == 0
-}
-
-func (a *answerData) list(ctx context.Context, node *conclave.Node, q query) {
-	switch q.kind {
-	case kindLocks:
-		a.Locks, a.Next, a.Err = firstRows(node.Locks(ctx, q.prefix, conclave.After(q.after)), func(l conclave.LockInfo) string { return l.Name })
-	case kindSemaphores:
-		a.Semaphores, a.Next, a.Err = firstRows(node.Semaphores(ctx, q.prefix, conclave.After(q.after)), func(s conclave.SemaphoreInfo) string { return s.Name })
-	case kindElections:
-		a.Elections, a.Next, a.Err = firstRows(node.Elections(ctx, q.prefix, conclave.After(q.after)), func(l conclave.Leader) string { return l.Name })
-	case kindSessions:
-		var after conclave.SessionInfo
-		if q.after != "" {
-			if after, a.Err = parseSessionCursor(q.after); a.Err != nil {
-				return
-			}
-		}
-		a.Sessions, a.Next, a.Err = firstRows(node.Sessions(ctx, conclave.After(after)), sessionCursor)
-	case kindChecks:
-		var after conclave.CheckInfo
-		if q.after != "" {
-			if after, a.Err = parseCheckCursor(q.after); a.Err != nil {
-				return
-			}
-		}
-		a.Checks, a.Next, a.Err = firstRows(node.Checks(ctx, conclave.After(after)), checkCursor)
-	}
-}
-
-// firstRows returns the first items of a listing, and the cursor of the last one if more
-// follow. It reads one page of the group's in most cases.
-func firstRows[T any](all iter.Seq2[T, error], cursor func(T) string) (list []T, next string, err error) {
-	for item, err := range all {
-		if err != nil {
-			return list, "", err
-		}
-		if len(list) == rows {
-			return list, cursor(list[rows-1]), nil
-		}
-		list = append(list, item)
-	}
-	return list, "", nil
+	return len(a.Locks)+len(a.Semaphores)+len(a.Elections)+len(a.Keys)+len(a.Sessions)+len(a.Checks) == 0
 }

@@ -46,7 +46,7 @@ func TestBoard_SharesPanes(t *testing.T) {
 		b.show(same)
 	}
 	b.show(other)
-	if len(b.panes) != 5 {
+	if len(b.panes) != 7 { // two listings, with two of waited locks, the cycles, the settings, and an explanation
 		t.Errorf("%d panes", len(b.panes))
 	}
 	// The one that has waited longest is the next.

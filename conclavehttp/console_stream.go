@@ -19,7 +19,7 @@ const (
 // latest version of a part, once a second: nothing is queued for a slow one, which is
 // disconnected.
 func (h *ConsoleHandler) stream(w http.ResponseWriter, r *http.Request) {
-	v, err := viewOf(r.URL.Query())
+	v, err := viewOf(r.URL.Query(), h.opts.ShowKeys)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

@@ -17,6 +17,7 @@ type view struct {
 	Show   kind // the listing
 	Prefix string
 	After  string // a cursor: the last item of the page before
+	Of     string // the member, client or session whose holds are listed; "": all
 	Lock   string // to explain; "": none
 }
 
@@ -27,8 +28,11 @@ const (
 	kindLocks      kind = "locks"
 	kindSemaphores kind = "semaphores"
 	kindElections  kind = "elections"
+	kindKeys       kind = "keys"
 	kindSessions   kind = "sessions"
 	kindChecks     kind = "checks"
+
+	kindWaiting kind = "waiting"
 
 	kindLock   kind = "lock"
 	kindCycles kind = "cycles"
@@ -37,7 +41,7 @@ const (
 
 // listings are the kinds that a view may show, in the order of the tabs.
 func listings() []kind {
-	return []kind{kindLocks, kindSemaphores, kindElections, kindSessions, kindChecks}
+	return []kind{kindLocks, kindSemaphores, kindElections, kindKeys, kindSessions, kindChecks}
 }
 
 // id returns the ID of the part, which is the name of its template.
@@ -54,17 +58,25 @@ func (k kind) id() string {
 type query struct {
 	kind          kind
 	prefix, after string
+	of            string // see view
 }
 
 const maxParameter = 4 << 10 // bytes; a name has 512 at most
 
-func viewOf(parameters url.Values) (view, error) {
+// viewOf parses the parameters of a page. Keys are shown if the console is to.
+func viewOf(parameters url.Values, withKeys bool) (view, error) {
 	v := view{
 		Show:   cmp.Or(kind(parameters.Get("show")), kindLocks),
-		Prefix: parameters.Get("prefix"), After: parameters.Get("after"), Lock: parameters.Get("lock"),
+		Prefix: parameters.Get("prefix"), After: parameters.Get("after"), Of: parameters.Get("of"), Lock: parameters.Get("lock"),
+	}
+	if v.Show == kindKeys && !withKeys {
+		return v, fmt.Errorf("%w parameter show: this console does not show keys: set ConsoleOptions.ShowKeys, or --console-keys of an agent", conclave.ErrInvalid)
 	}
 	if v.Show.id() != "listing" {
 		return v, fmt.Errorf("%w parameter show: want one of %v, got %q", conclave.ErrInvalid, listings(), v.Show[:min(len(v.Show), maxQuoted)])
+	}
+	if _, err := parseOwnership(v.Of); err != nil {
+		return v, err
 	}
 	if len(v.Prefix)+len(v.After)+len(v.Lock) > maxParameter {
 		return v, fmt.Errorf("%w parameters: they are longer than names can be", conclave.ErrTooLarge)
@@ -85,43 +97,78 @@ func link(pairs ...any) string {
 
 // queries returns what has to be read for a view.
 func (v view) queries() []query {
-	all := []query{{kind: v.Show, prefix: v.Prefix, after: v.After}, {kind: kindCycles}, {kind: kindGroup}}
+	all := []query{{kind: v.Show, prefix: v.Prefix, after: v.After, of: v.Of}, {kind: kindCycles}, {kind: kindGroup}}
+	if v.Waited() {
+		all = append(all, query{kind: kindWaiting, prefix: v.Prefix})
+	}
 	if v.Lock != "" {
 		all = append(all, query{kind: kindLock, prefix: v.Lock})
 	}
 	return all
 }
 
-// pause returns how long the answer is shown before it is read again. A search for cycles reads
-// all waiters, so it takes 1 % of the time at most.
+// Waited reports whether the locks that requests wait for are shown before the listing.
+func (v view) Waited() bool { return v.Show == kindLocks && v.After == "" && v.Of == "" }
+
+// pause returns how long the answer is shown before it is read again. What reads all waiters, or many objects, takes 1 %
+// of the time at most.
 func (q query) pause(took time.Duration) time.Duration {
-	switch q.kind {
-	case kindCycles:
+	switch {
+	case q.kind == kindCycles:
 		return max(slowly, 100*took)
-	case kindGroup:
+	case q.kind == kindGroup:
 		return slowly
+	case q.kind == kindWaiting, q.of != "":
+		return max(refresh, 100*took)
 	}
 	return refresh
 }
 
+// source is what panes are read from.
+type source struct {
+	node         *conclave.Node
+	canAct       bool
+	certificates func() (certificate, authorities time.Time) // nil: not known
+	seen         *seenHolders
+}
+
+// isIdle reports that a query is answered without the group, since nothing waits.
+func (s *source) isIdle(q query) bool {
+	return (q.kind == kindCycles || q.kind == kindWaiting) && s.node.Metrics().Waiters == 0
+}
+
 // answer reads what the query asks for, for the template of its kind.
-func (q query) answer(ctx context.Context, node *conclave.Node, canAct bool) any {
-	a := answerData{Kind: q.kind, Prefix: q.prefix, After: q.after, CanAct: canAct, members: namesOf(node)}
+func (s *source) answer(ctx context.Context, q query) answerData {
+	a := answerData{Kind: q.kind, Prefix: q.prefix, After: q.after, Of: q.of, CanAct: s.canAct, Now: time.Now(), members: namesOf(s.node)}
+	if a.of, a.Err = parseOwnership(q.of); a.Err != nil || s.isIdle(q) {
+		return a
+	}
 	switch q.kind {
 	case kindLock:
-		a.Explanation, a.Err = node.Explain(ctx, q.prefix)
+		a.Explanation, a.Err = s.node.Explain(ctx, q.prefix)
 		a.MoreQueue = max(0, a.Explanation.Waiters-rows)
 		a.Explanation.Queue = a.Explanation.Queue[:min(rows, len(a.Explanation.Queue))]
-	case kindCycles:
-		if node.Metrics().Waiters > 0 {
-			a.Cycles, a.Err = node.WaitCycles(ctx)
+		if a.Err == nil {
+			s.seen.noteExplained(a.Now, a.Explanation)
 		}
+		a.Former = s.seen.former(q.prefix, s.node.History())
+	case kindWaiting:
+		a.listWaited(ctx, s.node, q)
+	case kindCycles:
+		a.Cycles, a.Err = s.node.WaitCycles(ctx)
 		a.MoreCycles = max(0, len(a.Cycles)-maxCycles)
 		a.Cycles = a.Cycles[:min(maxCycles, len(a.Cycles))]
 	case kindGroup:
-		a.Group, a.Err = node.GroupConfig(ctx)
+		a.Group, a.Err = s.node.GroupConfig(ctx)
+		a.Validity = validities(s.certificates, a.Now)
 	default:
-		a.list(ctx, node, q)
+		a.list(ctx, s.node, q)
+	}
+	for _, l := range a.Locks {
+		s.seen.noteListed(a.Now, l)
+	}
+	for _, l := range a.Waited {
+		s.seen.noteListed(a.Now, l.LockInfo)
 	}
 	return a
 }
