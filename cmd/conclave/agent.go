@@ -23,6 +23,7 @@ type agentOptions struct {
 	leave   bool
 	http    string
 	console string // file with a password
+	keys    bool   // the console shows keys
 	consul  consulOptions
 	log     string
 	lines   *logqueue.Queue // of cfg.Logger: the reader of standard error may stop
@@ -74,6 +75,7 @@ func (p *program) agentCommand() *cobra.Command {
 	f.BoolVar(&o.leave, "leave", false, "leave the group permanently at the end")
 	f.StringVar(&o.http, "http", defaultHTTP, "`address` for probes, metrics, the console and conclave leave; none: do not serve them")
 	f.StringVar(&o.console, "console-password-file", "", "`file` with the password of the console")
+	f.BoolVar(&o.keys, "console-keys", false, "show the group's keys and the beginnings of their values in the console")
 	o.consul.flags(f)
 	f.StringVar(&o.log, "log", "text", "`format` of the log on standard error: text or json")
 	return cmd

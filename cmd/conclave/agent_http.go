@@ -43,7 +43,10 @@ type agentServer struct {
 }
 
 func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
-	s := &agentServer{log: log, metrics: prometheus.NewRegistry(), left: make(chan error, 1), access: o.access, run: rand.Text()}
+	s := &agentServer{
+		log: log, metrics: prometheus.NewRegistry(), left: make(chan error, 1), access: o.access, run: rand.Text(),
+		options: &conclavehttp.ConsoleOptions{ShowKeys: o.keys},
+	}
 	if o.http == "none" {
 		return s, nil
 	}
@@ -53,6 +56,10 @@ func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if o.certificates != nil {
 		o.certificates.register(s.metrics)
+		s.options.Certificates = func() (certificate, authorities time.Time) {
+			u := o.certificates.expiry()
+			return u.certificate, u.authority
+		}
 	}
 	l, err := net.Listen("tcp", o.http)
 	if err != nil {
@@ -114,13 +121,13 @@ func (s *agentServer) protect(file string) error {
 		return err
 	}
 	s.logins = newLogins(password, s.log)
-	s.options = &conclavehttp.ConsoleOptions{Audit: s.log, Authorize: func(r *http.Request, _ conclavehttp.Act) (string, error) {
+	s.options.Audit, s.options.Authorize = s.log, func(r *http.Request, _ conclavehttp.Act) (string, error) {
 		user, ok := s.logins.user(r) // mayRead has let it pass
 		if !ok {
 			return user, errLogin
 		}
 		return user, nil
-	}}
+	}
 	return nil
 }
 

@@ -87,6 +87,29 @@ func TestAgent(t *testing.T) {
 	}
 }
 
+// Without --console-keys the console has no key, and with it only for those that may view the page.
+func TestAgent_ConsoleKeys(t *testing.T) {
+	password := filepath.Join(t.TempDir(), "password")
+	must0(t, os.WriteFile(password, []byte("correct horse\n"), 0o600))
+	for _, flags := range [][]string{nil, {"--console-keys"}, {"--console-keys", "--console-password-file", password}} {
+		p := start(t, append([]string{"agent", "--memory", "--bind", "127.0.0.1:0", "--http", "127.0.0.1:0"}, flags...)...)
+		addr, web := agentAddrs(t, p.line("msg=listening"))
+		p.line("msg=open")
+		if code := run([]string{"--addr", addr, "kv", "put", "greeting", "good morning"}, nil, io.Discard, os.Stderr); code != 0 {
+			t.Fatal("put:", code)
+		}
+		want := []int{400, 200, 0, 401}[len(flags)]
+		status, page := get(t, "http://"+web+"/console/?show=keys", "", "")
+		if status != want || strings.Contains(page, "good morning") != (want == 200) {
+			t.Errorf("with %v: %d, want %d\n%s", flags, status, want, page)
+		}
+		status, page = get(t, "http://"+web+"/console/?show=keys", "operator", "correct horse")
+		if len(flags) == 3 && (status != 200 || !strings.Contains(page, "good morning")) {
+			t.Errorf("with the password: %d\n%s", status, page)
+		}
+	}
+}
+
 // A reader of standard error that has stopped does not keep the agent from joining, serving and ending: an
 // agent whose log nothing reads answers probes as any other.
 func TestAgent_LogWithoutReader(t *testing.T) {

@@ -180,6 +180,9 @@ func TestAgent_Hangup(t *testing.T) {
 	if status, text := get(t, "http://"+web+"/metrics", "", ""); status != 200 || !strings.Contains(text, fmt.Sprintf("%v", float64(began.Unix()))) {
 		t.Errorf("%d, want the expiry %v in:\n%s", status, float64(began.Unix()), text)
 	}
+	if status, page := get(t, "http://"+web+"/console/", "", ""); status != 200 || !strings.Contains(page, "certificate expires in") {
+		t.Errorf("%d, want the expiry in the console:\n%s", status, page)
+	}
 
 	certificate(t, dir, "orders")
 	renewed, err := tls.LoadX509KeyPair(file, filepath.Join(dir, "tls.key"))
