@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +22,9 @@ type scene struct {
 	group *conclavetest.Group
 	node  *conclave.Node // the leader
 	url   string
+	// client is a process that is no member, and invoices a lock that others wait for, once the scene is furnished.
+	client   conclave.MemberID
+	invoices *conclave.FencedLock
 
 	silent atomic.Bool // what the console's stream sends does not arrive
 }
@@ -52,7 +56,9 @@ func must(t *testing.T, err error) {
 func stage(t *testing.T, opts *conclavehttp.ConsoleOptions) *scene {
 	t.Helper()
 	names := []string{"anna", "ben", "clara"}
-	group := conclavetest.Start(t, 3, conclavetest.Configure(func(i int, c *conclave.Config) { c.Name, c.SessionTTL = names[i], 10*time.Second }))
+	group := conclavetest.Start(t, 3, conclavetest.Configure(func(i int, c *conclave.Config) {
+		c.Name, c.Group, c.SessionTTL = names[i], "shop", 10*time.Second
+	}))
 	s := &scene{t: t, group: group}
 	s.node = group.Node(group.Leader())
 	console := conclavehttp.Console(s.node, opts)
@@ -132,7 +138,7 @@ func (s *scene) furnish() {
 	s.t.Helper()
 	ctx, t := s.t.Context(), s.t
 	s.awaitLabels()
-	s.lock(s.node, "invoices/2026-11", "invoice run 2026-11")
+	s.invoices = s.lock(s.node, "invoices/2026-11", "invoice run 2026-11")
 	for i, n := range []*conclave.Node{s.other(), s.other(), s.node} {
 		s.wait(n, "invoices/2026-11", fmt.Sprintf("reprint %d", i+1))
 	}
@@ -153,6 +159,8 @@ func (s *scene) furnish() {
 	must(t, err)
 	must(t, check.Warn(ctx))
 	s.deadlock()
+	s.keys()
+	s.porter()
 	session, err := s.other().NewSession(ctx, &conclave.SessionConfig{Name: "importer", LockDelay: conclave.NoLockDelay})
 	must(t, err)
 	_, err = session.FencedLock("import/catalogue").Lock(ctx)
@@ -179,6 +187,43 @@ func (s *scene) deadlock() {
 		l := session.FencedLock(names[1-i], conclave.WithLabel(labels[i]))
 		go func() { _, _ = l.Lock(ctx) }() // until the test ends
 	}
+}
+
+// keys has the group store keys: text, bytes, folders, and one that a session has locked.
+func (s *scene) keys() {
+	s.t.Helper()
+	ctx, t := s.t.Context(), s.t
+	for key, value := range map[string]string{
+		"config/checkout.json": `{"currency": "EUR", "retries": 3}`, "config/flags/new-search": "on", "config/flags/dark-mode": "off",
+		"config/motd": "Deliveries are late today. " + strings.Repeat("Please be patient. ", 30), "config/logo.png": "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + strings.Repeat("\x00", 900),
+		"config/empty": "", "carts/4711": "2 items", "carts/4712": "1 item",
+	} {
+		_, err := s.node.KV().Put(ctx, key, []byte(value))
+		must(t, err)
+	}
+	session, err := s.other().NewSession(ctx, &conclave.SessionConfig{Name: "deployer"})
+	must(t, err)
+	_, err = s.node.KV().Acquire(ctx, "config/rollout", []byte("v1.4.2 to 20 %"), session.ID())
+	must(t, err)
+}
+
+// porter is a client that holds and waits.
+func (s *scene) porter() {
+	s.t.Helper()
+	ctx, t := s.t.Context(), s.t
+	c, err := conclave.Dial(ctx, &conclave.ClientConfig{
+		Addresses: []string{s.node.Addr()}, Group: "shop", Name: "porter", Insecure: true,
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	_, err = c.FencedLock("gates/7", conclave.WithLabel("unloading")).Lock(ctx)
+	must(t, err)
+	_, err = c.Semaphore("render-slots", 8).Acquire(ctx, 1)
+	must(t, err)
+	_, err = c.Election("foreman").Campaign(ctx, []byte("gate 7"))
+	must(t, err)
+	s.client = c.ID()
+	s.wait(s.node, "gates/7", "next truck")
 }
 
 // work locks and unlocks until the test ends.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -27,8 +28,12 @@ func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("no -screenshots folder")
 	}
-	s := stage(t, &conclavehttp.ConsoleOptions{})
+	certificates := func() (time.Time, time.Time) {
+		return time.Now().Add(80 * 24 * time.Hour), time.Now().Add(9 * 365 * 24 * time.Hour)
+	}
+	s := stage(t, &conclavehttp.ConsoleOptions{ShowKeys: true, Certificates: certificates})
 	s.furnish()
+	s.invoiced(start(t))
 	s.work()
 	for _, c := range []struct {
 		file, path, scheme string
@@ -37,8 +42,10 @@ func TestScreenshots(t *testing.T) {
 		mobile             bool
 		top                string // scrolled to
 	}{
-		{"console-light.png", "?lock=invoices%2F2026-11", "light", 1240, 1000, 1, false, ""},
-		{"console-dark.png", "?prefix=orders%2F", "dark", 390, 844, 1.5, true, "nav"},
+		{"console-light.png", "?lock=invoices%2F2026-11", "light", 1300, 1230, 1, false, ""},
+		{"console-dark.png", "", "dark", 400, 860, 1.5, true, "nav"},
+		{"console-keys-dark.png", "?show=keys&prefix=config%2F", "dark", 1300, 1290, 1, false, ""},
+		{"console-holds-light.png", "?of=" + s.client.String(), "light", 400, 860, 1.5, true, "#cycles h2"},
 	} {
 		b := start(t)
 		b.colours(c.scheme)
