@@ -87,7 +87,7 @@ func wantReborn(t *testing.T, n *conclave.Node, old *conclave.Session, largest c
 		t.Errorf("semaphores %+v, %v", list, err)
 	}
 	checks, err := grouptest.Collect(n.Checks(ctx))
-	if err != nil || len(checks) != 1 { // the built-in one of the new member
+	if err != nil || len(checks) != 2 { // the built-in ones of the new member
 		t.Errorf("checks %+v, %v", checks, err)
 	}
 	_, err = n.AttachSession(ctx, old.ID())

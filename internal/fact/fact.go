@@ -58,6 +58,8 @@ type Recall struct {
 type MemberLiveness struct {
 	Member, Boot uint64
 	Silent       bool // the failure detector has declared it dead
+	Registered   bool // it has not deregistered, and its registration has not expired
+	Crashed      bool // a majority of the voters has declared that it crashed
 }
 
 // MemberRecord is what the group holds of a member that was not removed.
@@ -84,6 +86,14 @@ type LivenessReport struct {
 	Member, Boot uint64
 	Term         uint64 // in which the leader reports; no effect in another
 	Alive        bool
+}
+
+// CrashReport is a judgment of a majority of the voters about the process of a member with
+// that boot counter, and no other.
+type CrashReport struct {
+	Member, Boot uint64
+	Term         uint64 // in which the leader reports; no effect in another
+	Crashed      bool
 }
 
 // Entry is a key with its value and metadata. It is immutable: a write makes a new

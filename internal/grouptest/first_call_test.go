@@ -30,6 +30,7 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelClient":     {"client": firstByClient},
 	"LevelStandalone": {"standalone session": firstStandalone},
 	"LevelBounds":     {"key of an ended client": firstReusesKey},
+	"LevelProcess":    {"check process": firstIsChecked},
 }
 
 // A new group has everything that its founders support from the first call on.
@@ -89,6 +90,10 @@ func firstIsExplained(g *Group) {
 	if err != nil || e.Holder.Label != "run 1" || e.Holder.Since < 0 {
 		g.T.Errorf("%+v, %v", e, err)
 	}
+}
+
+func firstIsChecked(g *Group) {
+	MustSession(g.T, g.last(), &conclave.SessionConfig{Checks: []string{"process"}})
 }
 
 // causes is a tracer that keeps the causes of grants. Its spans are all the same one.

@@ -54,7 +54,11 @@ func ask(w io.Writer, m *Machine, q []string) {
 		askChecks(w, m)
 	case "gossip":
 		for _, v := range m.Liveness() {
-			fmt.Fprintf(w, "member %d boot %d silent=%v\n", v.Member, v.Boot, v.Silent)
+			fmt.Fprintf(w, "member %d boot %d silent=%v", v.Member, v.Boot, v.Silent)
+			if v.Crashed {
+				fmt.Fprint(w, " crashed")
+			}
+			fmt.Fprintln(w)
 		}
 	case "removed":
 		fmt.Fprintln(w, m.Removed())

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/conclave-go/conclave/internal/machine/ordered"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // audit checks what must be true of any machine between two entries.
@@ -173,8 +174,13 @@ func (a *auditor) entries() {
 
 func (a *auditor) members() {
 	for id, k := range a.m.members {
-		if k.removed || a.m.former.byID[id] != nil || a.m.checks.Has(k.builtIn()) != k.isRegistered() {
-			a.fail("member %d: its built-in check is wrong", id)
+		if k.removed || a.m.former.byID[id] != nil || k.crashed && (!k.isRegistered() || a.m.levels.agreed < wire.LevelProcess) {
+			a.fail("member %d is no member, or its process has crashed and there was none", id)
+		}
+		for _, c := range k.builtIn(a.m.levels) {
+			if a.m.checks.Has(c) != k.isRegistered() {
+				a.fail("member %d: its built-in check %q is wrong", id, c.name)
+			}
 		}
 		forClients, standalone := 0, 0
 		for _, c := range k.checks {
@@ -201,7 +207,7 @@ func (a *auditor) members() {
 			unstarted++
 		}
 		inc := a.m.incarnation(k.incarnation) // or, by now, another member's of that ID
-		if inc != nil && inc.member == id || len(k.checks) > 0 || !k.removed || a.m.checks.Has(k.builtIn()) {
+		if inc != nil && inc.member == id || len(k.checks) > 0 || !k.removed || k.crashed || slices.ContainsFunc(k.builtIn(a.m.levels), a.m.checks.Has) {
 			a.fail("member %d has been removed and is still there", id)
 		}
 	}

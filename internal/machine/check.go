@@ -21,12 +21,46 @@ type check struct {
 	at        int   // position in checkups
 }
 
-// gossipCheck is the check that each member has without registering it: the
-// verdict of the failure detector.
-const gossipCheck = "gossip"
+// The checks that each member has without registering them: the verdict of the
+// failure detector and, from level 7 on, that of the voters (see reportProcess). A
+// member that has registered a check of the latter's name below level 7 keeps it in
+// its place until it deregisters it.
+const (
+	gossipCheck  = "gossip"
+	processCheck = "process"
+)
 
-// builtIn returns the gossip check of the member.
-func (k *member) builtIn() *check { return &check{member: k, name: gossipCheck} }
+// hasBuiltIn reports whether a check of the member is built in.
+func (k *member) hasBuiltIn(l levels, name string) bool {
+	return name == gossipCheck || name == processCheck && l.agreed >= wire.LevelProcess && k.checks[name] == nil
+}
+
+// builtIn returns the built-in checks of the member.
+func (k *member) builtIn(l levels) (checks []*check) {
+	for _, name := range []string{gossipCheck, processCheck} {
+		if k.hasBuiltIn(l, name) {
+			checks = append(checks, &check{member: k, name: name})
+		}
+	}
+	return checks
+}
+
+// listBuiltIn puts the built-in checks of a registered member among those that are listed.
+func (k *member) listBuiltIn(m *Machine) {
+	if k.isRegistered() {
+		for _, c := range k.builtIn(m.levels) {
+			m.checks.ReplaceOrInsert(c)
+		}
+	}
+}
+
+// builtInState returns the state of a built-in check.
+func (k *member) builtInState(name string) wire.CheckState {
+	if name == gossipCheck && k.silent || name == processCheck && k.crashed {
+		return wire.CheckState_CRITICAL
+	}
+	return wire.CheckState_PASSING
+}
 
 func (c *check) deadline() int64 { return after(c.refreshed, c.ttl) }
 
@@ -54,7 +88,8 @@ func (m *Machine) schedule(c *check) {
 }
 
 func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
-	if r := cmp.Or(m.checkCheckName(c.Name), m.checkCheckState(c.State)); r != nil {
+	member := m.members[inc.member]
+	if r := cmp.Or(m.checkCheckName(member, c.Name), m.checkCheckState(c.State)); r != nil {
 		return r
 	}
 	if c.Register && c.Ttl != 0 {
@@ -62,7 +97,6 @@ func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
 			return r
 		}
 	}
-	member := m.members[inc.member]
 	known := member.checks[c.Name]
 	switch {
 	case known == nil && !c.Register:
@@ -116,15 +150,16 @@ func (m *Machine) terms(c *check) *wire.CheckTerms {
 }
 
 func (m *Machine) dropCheck(inc *incarnation, c *wire.DropCheck) *wire.Reply {
-	if r := m.checkCheckName(c.Name); r != nil {
+	member := m.members[inc.member]
+	if r := m.checkCheckName(member, c.Name); r != nil {
 		return r
 	}
-	member := m.members[inc.member]
 	known := member.checks[c.Name]
 	if known == nil {
 		return m.refuse(wire.Code_CHECK_UNKNOWN, c.Name)
 	}
 	m.removeCheck(known)
+	member.listBuiltIn(m)
 	m.endSessions(m.dependents(known), fact.CheckFailed, nil)
 	return m.reply(wire.Code_OK)
 }
@@ -171,7 +206,32 @@ func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 	}
 	m.silence(k, !c.Alive)
 	if k.silent {
-		m.endSessions(m.dependents(k.builtIn()), fact.CheckFailed, nil)
+		m.endSessions(m.dependents(&check{member: k, name: gossipCheck}), fact.CheckFailed, nil)
+	}
+	return m.reply(wire.Code_OK)
+}
+
+// reportProcess records the verdict of a majority of the voters that a registered
+// process has crashed: its host closed its connections and refuses others. Unlike a
+// death that gossip shows it counts at once, whatever the last renewal: a process that
+// has crashed holds nothing. If the verdict is wrong, a holder that depends on the
+// check can be overtaken before its deadline.
+//
+// One that has deregistered has ended on purpose, and what is left of it is meant to
+// stay. What an earlier start did says nothing of a later one, which passes by
+// registering; and only the leader of the present term has counted the voters.
+func reportProcess(m *Machine, c *wire.ReportProcess) *wire.Reply {
+	k := m.known(c.Member)
+	if k == nil || c.Term != m.term || c.Boot != k.boot || k.crashed == c.Crashed {
+		return m.reply(wire.Code_OK)
+	}
+	if inc := m.process(k); inc == nil || inc.member != k.id {
+		return m.reply(wire.Code_OK)
+	}
+	k.crashed = c.Crashed
+	m.memberChanged(k)
+	if k.crashed && k.hasBuiltIn(m.levels, processCheck) {
+		m.endSessions(m.dependents(&check{member: k, name: processCheck}), fact.CheckFailed, nil)
 	}
 	return m.reply(wire.Code_OK)
 }
@@ -228,8 +288,8 @@ func (m *Machine) healthy(member uint64, checks []string) *wire.Reply {
 	for _, name := range checks {
 		c := k.checks[name]
 		switch {
-		case name == gossipCheck && !k.silent:
-		case name == gossipCheck:
+		case k.hasBuiltIn(m.levels, name) && k.builtInState(name) != wire.CheckState_CRITICAL:
+		case k.hasBuiltIn(m.levels, name):
 			return m.refuse(wire.Code_CHECK_CRITICAL, name)
 		case c == nil:
 			return m.refuse(wire.Code_CHECK_UNKNOWN, name)
@@ -240,9 +300,9 @@ func (m *Machine) healthy(member uint64, checks []string) *wire.Reply {
 	return nil
 }
 
-func (m *Machine) checkCheckName(name string) *wire.Reply {
-	if name == gossipCheck {
-		return m.refuse(wire.Code_INVALID, "invalid check name: gossip is built in; choose another")
+func (m *Machine) checkCheckName(k *member, name string) *wire.Reply {
+	if k.hasBuiltIn(m.levels, name) {
+		return m.refuse(wire.Code_INVALID, "invalid check name: "+name+" is built in; choose another")
 	}
 	return m.checkName(name)
 }

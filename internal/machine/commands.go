@@ -28,6 +28,14 @@ func (Commands) ReportLiveness(r fact.LivenessReport) []byte {
 	}}})
 }
 
+// ReportProcess reports that a majority of the voters takes a process for crashed, or does no
+// longer.
+func (Commands) ReportProcess(r fact.CrashReport) []byte {
+	return encodeCommand(&wire.Command{Op: &wire.Command_ReportProcess{ReportProcess: &wire.ReportProcess{
+		Member: r.Member, Boot: r.Boot, Crashed: r.Crashed, Term: r.Term,
+	}}})
+}
+
 // RaiseLevel raises the group's feature level. members are those of Raft's configuration.
 func (Commands) RaiseLevel(level uint32, members []uint64, force bool) []byte {
 	return encodeCommand(&wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: &wire.RaiseLevel{

@@ -77,6 +77,8 @@ func (m *Machine) dispatch(inc *incarnation, seq uint64, c *wire.Command) *wire.
 		return m.dropCheck(inc, op.DropCheck)
 	case *wire.Command_ReportGossip:
 		return m.reportGossip(op.ReportGossip)
+	case *wire.Command_ReportProcess:
+		return reportProcess(m, op.ReportProcess)
 	case *wire.Command_RaiseLevel:
 		return m.raiseLevel(inc, op.RaiseLevel)
 	case *wire.Command_RenewClients:

@@ -88,7 +88,7 @@ func (k *member) state() proto.Message {
 	return &wire.MemberState{
 		Boot: k.boot, Attempt: k.attempt, Incarnation: k.incarnation[:], Silent: k.silent, Removed: k.removed,
 		Token: k.token[:], FeatureLevel: k.level, Key: []byte(k.public),
-		Name: k.name, Advertise: k.advertise, Ephemeral: k.ephemeral, Since: k.since,
+		Name: k.name, Advertise: k.advertise, Ephemeral: k.ephemeral, Since: k.since, Crashed: k.crashed,
 	}
 }
 

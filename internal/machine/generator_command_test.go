@@ -36,6 +36,7 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		{40, func() *wire.Command { return g.setCheck() }},
 		{6, func() *wire.Command { return g.dropCheck() }},
 		{20, func() *wire.Command { return g.gossip(r) }},
+		{12, func() *wire.Command { return g.process(r) }},
 		{4, func() *wire.Command { return g.raise(r) }},
 		{140, func() *wire.Command { return g.lock(r) }},
 		{110, func() *wire.Command { return g.unlock(r) }},
@@ -79,6 +80,9 @@ func (g *generator) openSession(r *reference.Model, inc wire.ID) *wire.Command {
 		}
 		if g.chance(50) {
 			c.Checks = append(c.Checks, "gossip")
+		}
+		if g.chance(40) && !slices.Contains(c.Checks, "process") { // registered below its level
+			c.Checks = append(c.Checks, "process")
 		}
 	}
 	switch g.rand.IntN(60) {
@@ -138,46 +142,6 @@ func (g *generator) attach(r *reference.Model) *wire.Command {
 		}
 	}
 	return &wire.Command{Op: &wire.Command_AttachSession{AttachSession: c}}
-}
-
-func (g *generator) checkName() string {
-	if g.chance(5) {
-		return g.name()
-	}
-	return []string{"disk", "http", "gossip"}[min(2, g.rand.IntN(20)/9)]
-}
-
-func (g *generator) setCheck() *wire.Command {
-	c := &wire.SetCheck{Name: g.checkName(), Register: g.chance(60), ForClient: g.chance(40), State: wire.CheckState(g.rand.Int32N(2))}
-	switch {
-	case g.chance(20):
-		c.State = wire.CheckState_CRITICAL
-	case g.chance(1):
-		c.State = 3
-	}
-	switch {
-	case g.chance(1):
-		c.Ttl = g.rand.Int64() - math.MaxInt64/2
-	case g.chance(60):
-		c.Ttl = (1 + g.rand.Int64N(4)) * second
-	}
-	return &wire.Command{Op: &wire.Command_SetCheck{SetCheck: c}}
-}
-
-func (g *generator) dropCheck() *wire.Command {
-	return &wire.Command{Op: &wire.Command_DropCheck{DropCheck: &wire.DropCheck{Name: g.checkName()}}}
-}
-
-func (g *generator) gossip(r *reference.Model) *wire.Command {
-	c := &wire.ReportGossip{Member: g.member(r), Alive: g.chance(65), Term: term}
-	if g.chance(5) {
-		c.Term++
-	}
-	c.Boot = g.boots[c.Member]
-	if g.chance(20) {
-		c.Boot += g.rand.Uint64N(3) - 1
-	}
-	return &wire.Command{Op: &wire.Command_ReportGossip{ReportGossip: c}}
 }
 
 func (g *generator) lock(r *reference.Model) *wire.Command {

@@ -41,6 +41,7 @@ type member struct {
 	attempt     uint32
 	incarnation wire.ID // the last
 	silent      bool    // declared dead by the failure detector
+	crashed     bool    // see reportProcess
 	removed     bool    // from the group
 	token       wire.ID // of the last registration
 	public      string  // key; empty: none was presented
@@ -87,9 +88,7 @@ func newMember(id uint64) *member {
 
 func (m *Machine) addMember(k *member) {
 	m.members[k.id] = k
-	if k.isRegistered() {
-		m.checks.ReplaceOrInsert(k.builtIn())
-	}
+	k.listBuiltIn(m)
 }
 
 // insert adds an incarnation.

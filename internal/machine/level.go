@@ -35,7 +35,11 @@ func (m *Machine) raiseLevel(inc *incarnation, c *wire.RaiseLevel) *wire.Reply {
 	case m.runsBelow(c.Level):
 		return m.refuse(wire.Code_LEVEL, "a process that runs does not support the level: stop or upgrade it first")
 	}
-	m.levels.agreed = c.Level
+	m.levels.agreed, m.listed = c.Level, true
+	for _, k := range m.members { // order: each by itself
+		m.visits.Count()
+		k.listBuiltIn(m)
+	}
 	return m.reply(wire.Code_OK)
 }
 

@@ -59,6 +59,12 @@ func (ld *loader) linkChecks() error {
 		ld.m.addCheck(c)
 		ld.m.schedule(c)
 	}
+	for id, k := range ld.m.members { // order: each by itself
+		if k.crashed && (ld.m.levels.agreed < wire.LevelProcess || !k.isRegistered()) {
+			return fmt.Errorf("member %v: %w", wire.MemberID(id), errRange)
+		}
+		k.listBuiltIn(ld.m) // the level and the registered checks are read
+	}
 	return nil
 }
 

@@ -161,7 +161,7 @@ func (ld *loader) member(rest string, value []byte) error {
 	}
 	k := newMember(n)
 	k.boot, k.attempt, k.incarnation, k.silent = st.Boot, st.Attempt, id, st.Silent
-	k.token, k.public, k.level = token, string(st.Key), st.FeatureLevel
+	k.token, k.public, k.level, k.crashed = token, string(st.Key), st.FeatureLevel, st.Crashed
 	k.name, k.advertise, k.ephemeral, k.since = st.Name, st.Advertise, st.Ephemeral, st.Since
 	if k.removed = st.Removed; k.removed {
 		k.checks, k.dependents = nil, nil

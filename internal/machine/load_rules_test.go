@@ -70,6 +70,7 @@ var violations = []stateRow{
 	{"a member without a token", "M" + be(2), marshalled(&wire.MemberState{Incarnation: []byte(roomyOther)})},
 	{"a member with a short key of its own", "M" + be(2), marshalled(&wire.MemberState{Incarnation: []byte(roomyOther), Token: []byte(roomyOther), Key: []byte{1}})},
 	{"a member under a shorter key", "M2", marshalled(&wire.MemberState{Incarnation: []byte(unknown), Token: []byte(unknown)})},
+	{"a crashed process below its level", "M" + be(2), marshalled(&wire.MemberState{Incarnation: []byte(unknown), Token: []byte(unknown), Crashed: true})},
 
 	{"a check refreshed before the beginning", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: second, Refreshed: -1})},
 	{"a check with too short a TTL", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: MinTTL - 1})},

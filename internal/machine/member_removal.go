@@ -87,7 +87,7 @@ func (m *Machine) remove(k *member) {
 	if inc != nil && inc.member != k.id {
 		inc = nil // by now another member's of that ID
 	}
-	k.removed, k.since = true, 0
+	k.removed, k.since, k.crashed = true, 0, false
 	if !k.isRegistered() {
 		k.since = m.now
 		m.makeRoom()
@@ -101,7 +101,9 @@ func (m *Machine) remove(k *member) {
 	for _, name := range slices.Sorted(maps.Keys(k.checks)) {
 		m.removeCheck(k.checks[name])
 	}
-	m.checks.Delete(k.builtIn())
+	for _, c := range k.builtIn(m.levels) {
+		m.checks.Delete(c)
+	}
 	if inc != nil {
 		m.drop(inc, fact.MemberRemoved)
 	}

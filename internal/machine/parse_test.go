@@ -224,6 +224,10 @@ func parseSession(a *arguments, c *wire.Command) {
 		c.Op = &wire.Command_ReportGossip{ReportGossip: &wire.ReportGossip{
 			Member: a.number("member"), Boot: a.number("boot"), Alive: a.flag("alive"), Term: term + a.number("later"),
 		}}
+	case "process":
+		c.Op = &wire.Command_ReportProcess{ReportProcess: &wire.ReportProcess{
+			Member: a.number("member"), Boot: a.number("boot"), Crashed: a.flag("crashed"), Term: term + a.number("later"),
+		}}
 	}
 }
 

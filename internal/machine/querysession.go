@@ -71,7 +71,7 @@ type CheckView struct {
 	State     wire.CheckState
 	TTL       int64 // 0: none
 	Remaining int64 // until it becomes critical unless refreshed; 0 if it does not
-	BuiltIn   bool  // not registered: the verdict of the failure detector
+	BuiltIn   bool  // not registered: a verdict of the failure detector, or of the voters
 }
 
 // Cursor returns the check's place in the order of ChecksQuery.
@@ -94,11 +94,8 @@ func (q ChecksQuery) Begin(m *Machine) func() any {
 
 func (m *Machine) viewCheck(c *check) CheckView {
 	v := CheckView{Member: c.member.id, Name: c.name, State: c.status, TTL: c.ttl}
-	if c.name == gossipCheck {
-		v.BuiltIn = true
-		if c.member.silent {
-			v.State = wire.CheckState_CRITICAL
-		}
+	if c.member.hasBuiltIn(m.levels, c.name) {
+		v.BuiltIn, v.State = true, c.member.builtInState(c.name)
 	}
 	if c.at != 0 {
 		v.Remaining = c.deadline() - m.now

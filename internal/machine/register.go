@@ -118,8 +118,8 @@ func (m *Machine) remember(c *wire.Register, id wire.ID) {
 	k.boot, k.attempt, k.incarnation = c.Boot, c.Attempt, id
 	k.name, k.advertise, k.ephemeral = c.Name, c.Advertise, c.Ephemeral
 	k.token, _ = wire.IDFrom(c.NextToken)
-	k.public, k.level = string(c.Key), c.FeatureLevel
-	m.checks.ReplaceOrInsert(k.builtIn())
+	k.public, k.level, k.crashed = string(c.Key), c.FeatureLevel, false
+	k.listBuiltIn(m)
 	m.silence(k, false)
 	m.foundSettings(c.Voters)
 }

@@ -139,7 +139,9 @@ func (m *Machine) Liveness() []fact.MemberLiveness {
 	for _, r := range m.Members() {
 		if k := m.members[r.ID]; r.Registered {
 			m.visits.Count()
-			views = append(views, fact.MemberLiveness{Member: k.id, Boot: k.boot, Silent: k.silent})
+			views = append(views, fact.MemberLiveness{
+				Member: k.id, Boot: k.boot, Silent: k.silent, Registered: m.process(k) != nil, Crashed: k.crashed,
+			})
 		}
 	}
 	return views

@@ -78,7 +78,7 @@ func Bounds() map[string]Bound {
 
 		"Frame.raft": text(MaxFrame), "Submission.incarnation": id(), "Submission.calls": many(maxCalls), "Call.command": text(MaxFrame),
 		"Membership.members": many(maxMembers), "VouchedMember.key": text(MaxFrame), "VouchedMember.name": text(MaxFrame),
-		"VouchedMember.advertise": text(MaxFrame),
+		"VouchedMember.advertise": text(MaxFrame), "CrashEvidence.processes": many(maxMembers),
 
 		"Attach.awaiting": many(MaxAttached), "Awaiting.session": id(), "Awaiting.semaphore": text(maxName),
 		"Attach.sessions": {len(ID{}), MaxAttached},

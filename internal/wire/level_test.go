@@ -36,6 +36,10 @@ func TestCommandAt(t *testing.T) {
 	}
 	create := must(proto.Marshal(&Command{Op: &Command_CreateSession{CreateSession: &CreateSession{}}}))
 	revive := must(proto.Marshal(&Command{Op: &Command_RenewSession{RenewSession: &RenewSession{}}}))
+	crashed := must(proto.Marshal(&Command{Op: &Command_ReportProcess{ReportProcess: &ReportProcess{}}}))
+	if got := CommandAt(LevelProcess-1, join(crashed, lock)); !bytes.Equal(got, lock) {
+		t.Errorf("below the level of reports on processes: %x, want %x", got, lock)
+	}
 	all := join(client, create, lock, revive)
 	for level, want := range map[uint32][]byte{LevelClient - 1: lock, LevelClient: join(client, lock), LevelStandalone: all} {
 		if got := CommandAt(level, all); !bytes.Equal(got, want) {

@@ -32,7 +32,8 @@ const (
 	LevelClient     = 4 // clients: processes that are no members
 	LevelStandalone = 5 // sessions that are bound to no process
 	LevelBounds     = 6 // retained outcomes bounded by bytes; further limits that one user cannot use up for another
-	FeatureLevel    = LevelBounds
+	LevelProcess    = 7 // the built-in check process: ReportProcess, and CrashEvidence between members
+	FeatureLevel    = LevelProcess
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.

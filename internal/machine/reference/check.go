@@ -19,6 +19,11 @@ type Check struct {
 	forClient      bool
 }
 
+// given reports whether a member has a check without registering it.
+func given(r *Model, member uint64, name string) bool {
+	return name == "gossip" || name == "process" && r.Level >= wire.LevelProcess && r.check(member, name) == nil
+}
+
 func (r *Model) check(member uint64, name string) *Check {
 	for _, c := range r.Checks {
 		if c.Member == member && c.Name == name {
@@ -32,10 +37,11 @@ func (r *Model) check(member uint64, name string) *Check {
 func (r *Model) lookAt(member uint64, names []string) *wire.Reply {
 	for _, name := range names {
 		c := r.check(member, name)
+		of := r.Member(member)
 		switch {
-		case name == "gossip" && r.Member(member).silent:
+		case name == "gossip" && of.silent, name == "process" && given(r, member, name) && of.crashed:
 			return &wire.Reply{Code: wire.Code_CHECK_CRITICAL, Detail: name}
-		case name == "gossip":
+		case given(r, member, name):
 		case c == nil:
 			return &wire.Reply{Code: wire.Code_CHECK_UNKNOWN, Detail: name}
 		case c.state == wire.CheckState_CRITICAL:
@@ -50,7 +56,7 @@ func (r *Model) setCheck(member uint64, c *wire.SetCheck) *wire.Reply {
 	switch {
 	case bad != nil:
 		return bad
-	case c.Name == "gossip" || c.State < 0 || c.State > wire.CheckState_CRITICAL:
+	case given(r, member, c.Name) || c.State < 0 || c.State > wire.CheckState_CRITICAL:
 		return answer(wire.Code_INVALID)
 	case c.Register && c.Ttl != 0 && (c.Ttl < MinTTL || c.Ttl > MaxTTL):
 		return answer(wire.Code_INVALID)
@@ -105,7 +111,7 @@ func (r *Model) dropCheck(member uint64, c *wire.DropCheck) *wire.Reply {
 	}
 	old := r.check(member, c.Name)
 	switch {
-	case c.Name == "gossip":
+	case given(r, member, c.Name):
 		return answer(wire.Code_INVALID)
 	case old == nil:
 		return &wire.Reply{Code: wire.Code_CHECK_UNKNOWN, Detail: c.Name}
@@ -133,6 +139,22 @@ func (r *Model) gossip(c *wire.ReportGossip) *wire.Reply {
 	}
 	if m.silent = !c.Alive; m.silent && !was {
 		r.end(r.depending(nil, []Check{{Member: c.Member, Name: "gossip"}}), fact.CheckFailed, nil)
+	}
+	return answer(wire.Code_OK)
+}
+
+// crashed records that a majority of the voters takes a process for crashed, or not any more.
+func crashed(r *Model, c *wire.ReportProcess) *wire.Reply {
+	m := r.Member(c.Member)
+	if m == nil || m.Removed || r.term != c.Term || m.boot != c.Boot {
+		return answer(wire.Code_OK)
+	}
+	if inc := r.running(m); inc == nil || inc.Member != m.ID {
+		return answer(wire.Code_OK)
+	}
+	fell := c.Crashed && !m.crashed
+	if m.crashed = c.Crashed; fell && r.check(m.ID, "process") == nil {
+		r.end(r.depending(nil, []Check{{Member: m.ID, Name: "process"}}), fact.CheckFailed, nil)
 	}
 	return answer(wire.Code_OK)
 }

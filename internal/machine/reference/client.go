@@ -38,7 +38,7 @@ func (r *Model) readable(data []byte) []byte {
 		if size < 0 {
 			return data
 		}
-		if (r.Level >= 4 || number != 23 && number != 24) && (r.Level >= 5 || number != 25 && number != 26) {
+		if (r.Level >= 4 || number != 23 && number != 24) && (r.Level >= 5 || number != 25 && number != 26) && (r.Level >= 7 || number != 31) {
 			fields = append(fields, rest[:size])
 		}
 		rest = rest[size:]
@@ -144,7 +144,7 @@ func (r *Model) renewClients(c *wire.RenewClients) *wire.Reply {
 
 // forbidden tells whether a client may not submit the command.
 func forbidden(c *wire.Command) bool {
-	return c.GetRegister() != nil || c.GetAdmitMember() != nil || c.GetReportGossip() != nil || c.GetRaiseLevel() != nil ||
+	return c.GetRegister() != nil || c.GetAdmitMember() != nil || c.GetReportGossip() != nil || c.GetReportProcess() != nil || c.GetRaiseLevel() != nil ||
 		c.GetRenewClients() != nil || c.GetCreateSession() != nil || c.GetSetCheck() != nil || c.GetDropCheck() != nil ||
 		c.GetRemoveMember() != nil && c.GetRemoveMember().Member == 0
 }

@@ -18,7 +18,7 @@ type Member struct {
 	boot            uint64
 	attempt         uint32
 	last            wire.ID // zero: it has never registered
-	silent          bool
+	silent, crashed bool
 	since           int64
 	token           string
 	key             string
@@ -124,7 +124,7 @@ func (r *Model) removeMember(inc *Incarnation, c *wire.RemoveMember) *wire.Reply
 // expel removes a member, with all its sessions, unbound ones included, and its checks.
 func (r *Model) expel(id uint64) {
 	m := r.Member(id)
-	m.Removed, m.since = true, 0
+	m.Removed, m.since, m.crashed = true, 0, false
 	if m.last == (wire.ID{}) {
 		m.since = r.Now
 		var never []Member

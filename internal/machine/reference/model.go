@@ -329,6 +329,8 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 		return r.dropCheck(inc.Member, op.DropCheck)
 	case *wire.Command_ReportGossip:
 		return r.gossip(op.ReportGossip)
+	case *wire.Command_ReportProcess:
+		return crashed(r, op.ReportProcess)
 	case *wire.Command_RaiseLevel:
 		return r.raise(inc.Member, op.RaiseLevel)
 	case *wire.Command_Lock:
