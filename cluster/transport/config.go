@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster/crash"
 	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -80,6 +81,8 @@ type Config struct {
 	// Moved is called when a dial has reached a member at another address than the one
 	// that it advertises; nil: ignored. It must not block.
 	Moved func(member uint64, advertise, name string)
+	// Crashes gets what the connections show of crashed processes; nil: ignored.
+	Crashes *crash.Evidence
 	// Reconnected is called when there is a new connection to a peer: frames sent
 	// to it before may be lost; nil: ignored. It must not block.
 	Reconnected func(member uint64)
@@ -170,6 +173,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Calls == nil {
 		c.Calls = new(appcall.Calls)
+	}
+	if c.Crashes == nil {
+		c.Crashes = crash.NewEvidence(func() {})
 	}
 	if c.Jitter == nil {
 		c.Jitter = func(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -23,7 +24,27 @@ type conn struct {
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
+	failure error // the first one of reading or writing, if the connection was not closed here before
 	onClose []func()
+}
+
+// note notes the first failure of the connection, and passes it on.
+func (c *conn) note(err error) error {
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.failure == nil && !c.closed {
+			c.failure = err
+		}
+	}
+	return err
+}
+
+// endedByHost reports whether the host at the other end has ended the connection.
+func (c *conn) endedByHost() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return isEndedByHost(c.failure)
 }
 
 // Close closes the connection below TLS: a close_notify alert could block on a
@@ -125,6 +146,40 @@ func (n network) dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 		return nil
 	}}
 	return d.DialContext(ctx, "tcp", addr)
+}
+
+// isRefused reports whether a dial has failed because the host there refuses connections to the address. Of a name that
+// stands for several addresses a dial reports the first that fails, so each of them is dialed then.
+func (n *handshaker) isRefused(ctx context.Context, addr string, dialed error) bool {
+	var connect *ConnectError
+	if !errors.As(dialed, &connect) || connect.Handshake || !isConnectionRefused(connect.Err) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timing.Dial)
+	defer cancel()
+	return !n.network.resolves(addr) || n.network.allRefuse(ctx, addr)
+}
+
+// allRefuse reports whether each address of a name refuses connections.
+func (n network) allRefuse(ctx context.Context, addr string) bool {
+	targets, err := n.resolve(ctx, addr)
+	if err != nil {
+		return false
+	}
+	dial := n.dialer
+	if dial == nil {
+		dial = n.dialTCP
+	}
+	for _, to := range targets {
+		c, err := dial(ctx, to.Addr)
+		if err == nil {
+			_ = c.Close() // it was not refused, which is all that was asked
+		}
+		if !isConnectionRefused(err) {
+			return false
+		}
+	}
+	return true
 }
 
 // permitted is the policy for plaintext.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -178,6 +179,23 @@ func closedByPeer(err error) error {
 		return fmt.Errorf("closed by the other end (%w)", err)
 	}
 	return err
+}
+
+// Errors of Windows, which its package syscall does not compare with those of the same name.
+const (
+	wsaConnReset   = syscall.Errno(10054)
+	wsaConnRefused = syscall.Errno(10061)
+)
+
+// isEndedByHost reports whether the host at the other end has ended a connection: not this side, by a close or a timeout.
+func isEndedByHost(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		runtime.GOOS == "windows" && errors.Is(err, wsaConnReset)
+}
+
+// isConnectionRefused reports whether the host that was dialed refuses connections to the port.
+func isConnectionRefused(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || runtime.GOOS == "windows" && errors.Is(err, wsaConnRefused)
 }
 
 // isBroken reports whether the connection, rather than what arrived on it, is

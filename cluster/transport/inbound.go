@@ -3,6 +3,7 @@ package transport
 import (
 	"fmt"
 
+	"github.com/conclave-go/conclave/cluster/crash"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -29,12 +30,15 @@ func (t *Transport) servePeer(c *conn, h *hello) {
 		}
 		in.reported = older.reported && older.incarnation == in.incarnation
 	}
+	process := crash.Process{Member: h.Member, Boot: h.Boot}
 	err := ErrUnknownPeer // removed since its hello, when RemovePeer could not find in yet
 	if t.peers.isMember(h.Member) {
 		in.reported = true
+		t.cfg.Crashes.Opened(process, h.Incarnation, crash.Inbound)
 		t.Redial(h.Member) // it is up, so it can be dialed
 		t.cfg.Handler.PeerConnected(h.Member, h.Advertise, h.Name)
 		err = t.readFrames(c, h.Member)
+		t.cfg.Crashes.Closed(h.Member, h.Incarnation, crash.Inbound, c.endedByHost())
 	}
 	_ = c.Close()
 	if t.peers.isLost(h.Member, in) && in.reported {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster/crash"
 	"github.com/conclave-go/conclave/cluster/transport/queue"
 	"github.com/conclave-go/conclave/cluster/transport/slots"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -48,6 +49,7 @@ func (p *peer) setAddr(addr string) {
 	p.addr = addr
 	p.abandon()
 	p.redial()
+	p.table.cfg.Crashes.Dialed(p.member, false) // the refusals came from elsewhere
 }
 
 // run connects again and again until the peer is removed. The waits double up
@@ -100,12 +102,25 @@ func (p *peer) connectOnce() error {
 	p.mu.Unlock()
 
 	c, err := p.table.dial(ctx, Target{Addr: addr, Member: p.member, Advertised: true}, wire.Kind_PEER)
+	crashes := p.table.cfg.Crashes
 	if err != nil {
+		if refused := p.table.refused(ctx, addr, err); p.isAt(addr) {
+			crashes.Dialed(p.member, refused)
+		}
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
+	crashes.Opened(crash.Process{Member: p.member, Boot: c.from.Boot}, c.from.Incarnation, crash.Outbound)
+	defer func() { crashes.Closed(p.member, c.from.Incarnation, crash.Outbound, c.endedByHost()) }()
 	return p.serve(newStream(c, p.table.cfg.Timing, p.table.cfg.Limits.Frame))
+}
+
+// isAt reports whether addr is the member's address.
+func (p *peer) isAt(addr string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.addr == addr
 }
 
 // serve writes the queue to the stream. The peer sends only keep-alives back;

@@ -20,6 +20,7 @@ type peers struct {
 	goroutines *goroutines
 	identity   func() Identity // of this member, now
 	dial       func(context.Context, Target, wire.Kind) (*conn, error)
+	refused    func(ctx context.Context, addr string, dialed error) bool // whether the host there refuses connections
 
 	mu      sync.Mutex // guards what follows
 	started bool
@@ -103,6 +104,7 @@ func (s *peers) RemovePeer(member uint64) {
 	if in != nil {
 		_ = in.conn.Close() // its reader reports the loss
 	}
+	s.cfg.Crashes.Forget(member)
 }
 
 // Redial ends the wait before the next dial of the member, which is likely to

@@ -46,7 +46,7 @@ func newSizedStream(c *conn, t Timing, limit, buffer, keep int) *stream {
 // progressReader fails when nothing arrives for timeout, however long a whole
 // frame takes.
 type progressReader struct {
-	net.Conn
+	*conn
 	timeout time.Duration
 }
 
@@ -54,7 +54,8 @@ func (r *progressReader) Read(b []byte) (int, error) {
 	if err := r.SetReadDeadline(time.Now().Add(r.timeout)); err != nil {
 		return 0, err
 	}
-	return r.Conn.Read(b)
+	n, err := r.Conn.Read(b)
+	return n, r.note(err)
 }
 
 // read returns the next frame's body, which is valid until the next call. It
@@ -100,7 +101,7 @@ func (s *stream) finishWrite(frames []byte) error {
 			return err
 		}
 		if _, err := s.Conn.Write(frames[:n]); err != nil {
-			return err
+			return s.note(err)
 		}
 		frames = frames[n:]
 	}

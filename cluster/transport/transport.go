@@ -63,7 +63,8 @@ func New(cfg Config) (*Transport, error) {
 	}
 	t.peers = peers{
 		cfg: &t.cfg, ctx: ctx, goroutines: t.goroutines, identity: t.identity, dial: t.handshaker.connect,
-		byID: make(map[uint64]*peer), inbound: make(map[uint64]*inbound), hosts: make(map[uint64]string),
+		refused: t.isRefused,
+		byID:    make(map[uint64]*peer), inbound: make(map[uint64]*inbound), hosts: make(map[uint64]string),
 	}
 	tls := newTLSPair(c.TLS, c.Calls)
 	t.handshaker = handshaker{

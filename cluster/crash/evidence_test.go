@@ -1,0 +1,123 @@
+package crash
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// play carries out a sequence of events about member 7 and returns the evidence. An event is
+//
+//	in, out          a connection from the process, or to it; "in 2" and "out 2" of its second start
+//	-in, -out        it is ended by the host of the process
+//	!in, !out        it is ended otherwise: here, or by a timeout
+//	refused, other   a dial is refused, or has another end
+//	forget
+//	wait             the lifetime of evidence passes
+func play(e *Evidence, events string) string {
+	for event := range strings.SplitSeq(events, ", ") {
+		name, start, _ := strings.Cut(event, " ")
+		boot := uint64(1)
+		if start != "" {
+			boot = 2
+		}
+		incarnation := wire.ID{byte(boot)}
+		side := Inbound
+		if strings.HasSuffix(name, "out") {
+			side = Outbound
+		}
+		switch strings.TrimSuffix(strings.TrimSuffix(name, "in"), "out") {
+		case "":
+			e.Opened(Process{7, boot}, incarnation, side)
+		case "-":
+			e.Closed(7, incarnation, side, true)
+		case "!":
+			e.Closed(7, incarnation, side, false)
+		case "refused", "other":
+			e.Dialed(7, name == "refused")
+		case "forget":
+			e.Forget(7)
+		case "wait":
+			time.Sleep(Lifetime)
+		default:
+			panic(event)
+		}
+	}
+	return fmt.Sprint(e.Crashed())
+}
+
+func TestEvidence(t *testing.T) {
+	const none, first, second = "[]", "[{7 1}]", "[{7 2}]"
+	for events, want := range map[string]string{
+		"in, out, -out, -in, refused":            first,
+		"in, -in, refused":                       first, // it was never reached: the address is right all the same
+		"out, -out, refused":                     first,
+		"in, out, -out, refused":                 none, // it is still connected
+		"in, out, -out, -in":                     none, // nothing was refused
+		"refused":                                none, // it was never connected
+		"refused, in, -in":                       none, // refused before
+		"in, out, -out, -in, other":              none,
+		"in, out, -out, -in, refused, other":     none,
+		"in, out, !out, -in, refused":            none, // ended by a timeout, or by this member
+		"in, out, -out, !in, refused":            none,
+		"in, in, !in, -in, refused":              first, // a newer connection has taken the place of an older one
+		"in, in, -in, !in, refused":              none,
+		"in, in, -in, refused":                   none,
+		"in, -in, refused, in":                   none,
+		"in, -in, refused, in, -in":              none, // the dial was before
+		"in, -in, refused, in, -in, refused":     first,
+		"in, !in, refused, out, -out, refused":   none, // how the last one from it has ended, this member does not know
+		"in, !in, out, in, -in, -out, refused":   first,
+		"in, -in, refused, out 2":                none,
+		"in, -in, refused, out 2, -out 2":        none,
+		"in, in 2, -in 2, refused":               second,
+		"in, in 2, -in, refused":                 none, // the end of an earlier process says nothing of the later one
+		"in, !in, in 2, -in 2, refused":          second,
+		"in, -in, refused, wait":                 none,
+		"in, -in, refused, wait, refused":        first,
+		"in, -in, refused, forget":               none,
+		"in, forget, -in, refused":               none,
+		"in, -in, forget, refused, out, -out":    none,
+		"in, out, -out, -in, refused, refused":   first,
+		"in, out, -out, refused, -in, refused":   first,
+		"in, out, -out, refused, -in":            none,
+		"out, -out, refused, !in, other, in, in": none,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if got := play(NewEvidence(func() {}), events); got != want {
+				t.Errorf("%s: %s, want %s", events, got, want)
+			}
+		})
+	}
+}
+
+// A change is reported when there is evidence, and when there is none any more; a repeated refusal is none.
+func TestEvidence_Changed(t *testing.T) {
+	n := 0
+	e := NewEvidence(func() { n++ })
+	for _, row := range []struct {
+		events string
+		want   int
+	}{{"in, out, -in, -out", 0}, {"refused", 1}, {"refused", 1}, {"other", 2}, {"other", 2}, {"refused", 3}, {"in 2", 4}, {"-in 2, refused, forget", 6}} {
+		if play(e, row.events); n != row.want {
+			t.Errorf("%s: %d changes, want %d", row.events, n, row.want)
+		}
+	}
+}
+
+func TestEvidence_Connected(t *testing.T) {
+	for events, want := range map[string][]bool{ // the first start, the second
+		"other": {false, false}, "in": {true, false}, "out": {true, false}, "in, -in": {false, false}, "in, out, -in": {true, false}, "in, in 2": {false, true},
+	} {
+		e := NewEvidence(func() {})
+		play(e, events)
+		if got := []bool{e.Connected(Process{7, 1}), e.Connected(Process{7, 2})}; !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", events, got, want)
+		}
+	}
+}
