@@ -47,7 +47,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
 			return machine.LoadAt(state, supported)
 		},
-		FirstState: machine.FirstState,
+		FirstState: machine.FirstState, Stopping: func(why error) { n.client.Stopping(why, why == nil) },
 		Callbacks: replica.Callbacks{
 			Ended: func(e fact.Ended) {
 				n.history.sessionEnded(e)

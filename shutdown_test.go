@@ -3,6 +3,7 @@ package conclave_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,49 @@ func TestClose_ContextDone(t *testing.T) {
 	waiting := grouptest.StartLock(t, g.Nodes[(leader+1)%3].FencedLock("x"))
 	grouptest.Must(t, g.Nodes[leader].Close(grouptest.Expired()))
 	grouptest.Must(t, <-waiting.Err)
+}
+
+// orderedListener notes, when it is closed, whether a hold was lost before.
+type orderedListener struct {
+	net.Listener
+	lost   <-chan struct{}
+	before chan bool
+}
+
+func (l *orderedListener) Close() error {
+	select {
+	case <-l.lost:
+		l.before <- true
+	default:
+		l.before <- false
+	}
+	return l.Listener.Close()
+}
+
+// A node that stops, however that comes about, ends its leases before it closes a connection: other members may take a
+// process for crashed whose connections are closed, and grant at once what it holds.
+func TestStop_LeasesEndBeforeConnections(t *testing.T) {
+	for name, stop := range map[string]func(*conclave.Node){
+		"by itself": grouptest.Kill,
+		"in order":  func(n *conclave.Node) { grouptest.Must(t, n.Close(t.Context())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := grouptest.SoloConfig(t)
+			inner, err := net.Listen("tcp", c.Bind)
+			grouptest.Must(t, err)
+			listener := &orderedListener{inner, nil, make(chan bool, 10)}
+			c.Listener = listener
+			n, err := conclave.Open(t.Context(), &c)
+			grouptest.Must(t, err)
+			lock := n.FencedLock("x")
+			grouptest.MustLock(t, lock)
+			listener.lost = lock.Lost()
+			stop(n)
+			if !<-listener.before {
+				t.Error("the listener was closed while the lock was trusted")
+			}
+		})
+	}
 }
 
 // lossEvents counts the events of a node.

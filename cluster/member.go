@@ -62,6 +62,10 @@ type Config struct {
 
 	replica.Callbacks
 
+	// Stopping is called once when the member begins to stop, before its connections close, by which others may take the
+	// process for crashed. The error is that of Err. It may be called before Start has returned; nil: ignored.
+	Stopping func(why error)
+
 	// These run on the loop's goroutine likewise.
 
 	RoleChanged func(RoleEvent) // nil: ignored
@@ -169,17 +173,26 @@ func (m *Member) supervise() {
 	// Done is closed by a goroutine that the wait below does not wait for.
 	go func() {
 		m.tearDown()
-		if cause := context.Cause(m.lifetime); !errors.Is(cause, errClosed) {
-			m.err = cause
-		}
+		m.err = m.cause()
 		close(m.done)
 	}()
+}
+
+// cause returns why the lifetime has ended; nil: by Stop or Crash.
+func (m *Member) cause() error {
+	if cause := context.Cause(m.lifetime); !errors.Is(cause, errClosed) {
+		return cause
+	}
+	return nil
 }
 
 // tearDown stops everything, producers before consumers: gossip, the transport with its
 // readers, the loop and the goroutines that work for it, and last the disk. The lifetime
 // has ended, so no producer blocks on a consumer that has stopped.
 func (m *Member) tearDown() {
+	if m.cfg.Stopping != nil {
+		m.cfg.Stopping(m.cause())
+	}
 	if m.gossip != nil {
 		m.gossip.Close()
 	}

@@ -122,10 +122,19 @@ func (c *Client) StopRenewing() {
 	c.pauses.Stop()
 }
 
-// Stopped notifies the client that the group can no longer be reached, and why. It
-// ends every lease; graceful says that their holds are not lost but released.
-func (c *Client) Stopped(why error, graceful bool) {
-	c.StopRenewing()
+// Stopping notifies the client that the group is about to become unreachable, and why: from then on it refuses every use.
+// It ends every lease, since the group may take this process for crashed at any moment; graceful says that their holds are
+// not lost but released.
+func (c *Client) Stopping(why error, graceful bool) {
+	if why != nil {
+		c.failure.Store(&why)
+	}
+	c.BeginShutdown()
+	c.endAll(why, graceful)
+}
+
+// endAll ends every lease.
+func (c *Client) endAll(why error, graceful bool) {
 	end := lost
 	if graceful {
 		end = released
@@ -133,6 +142,13 @@ func (c *Client) Stopped(why error, graceful bool) {
 	for _, l := range c.leases.live() {
 		l.end(&Fault{Kind: Closed, Cause: cmp.Or(why, c.cfg.Closed)}, end)
 	}
+}
+
+// Stopped notifies the client that the group can no longer be reached, and why. It
+// ends every lease; graceful says that their holds are not lost but released.
+func (c *Client) Stopped(why error, graceful bool) {
+	c.StopRenewing()
+	c.endAll(why, graceful)
 	c.why = why
 	close(c.done)
 }

@@ -3,11 +3,13 @@ package client
 import (
 	"cmp"
 	"sync"
+	"sync/atomic"
 )
 
 // lifetime is whether a client is usable: until it is closing, or has stopped.
 type lifetime struct {
-	cause error // Config.Closed
+	cause   error                 // Config.Closed
+	failure atomic.Pointer[error] // why the group is about to become unreachable; nil: on purpose, or it is not
 
 	mu      sync.Mutex // also of the table of leases: a lease does not enter it behind the end of all
 	closing bool       // guarded by mu
@@ -40,7 +42,13 @@ func (l *lifetime) Usable() error {
 }
 
 // closed is the fault of a request after BeginShutdown.
-func (l *lifetime) closed() error { return &Fault{Kind: Closed, Cause: l.cause} }
+func (l *lifetime) closed() error {
+	cause := l.cause
+	if failure := l.failure.Load(); failure != nil {
+		cause = *failure
+	}
+	return &Fault{Kind: Closed, Cause: cause}
+}
 
 // stopped is the fault of a request after Stopped.
 func (l *lifetime) stopped() error { return &Fault{Kind: Closed, Cause: cmp.Or(l.why, l.cause)} }
