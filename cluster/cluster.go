@@ -40,6 +40,7 @@ type Commands interface {
 	RemoveMember(member uint64, voters []uint64) []byte
 	AdmitMember(*wire.AdmitMember) []byte
 	ReportLiveness(r fact.LivenessReport) []byte
+	ReportProcess(r fact.CrashReport) []byte
 	replica.Commands
 	// RenewClients renews clients that are connected to this member.
 	RenewClients([]wire.ID) []byte

@@ -101,6 +101,7 @@ type Member struct {
 	// Owned by the replica's loop.
 	core       *core.Core
 	membership *membership
+	crashes    *crashReports
 	registered bool // the group has accepted this process's registration
 	clients    *clients.Server
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/crash"
 	"github.com/conclave-go/conclave/cluster/forming"
 	"github.com/conclave-go/conclave/cluster/gossip"
 	"github.com/conclave-go/conclave/cluster/provisional"
@@ -19,6 +20,7 @@ import (
 // them. connections.go passes their events to the roster, and rejoin.go joins the addresses at which members are missing.
 
 func (m *Member) openPort() error {
+	evidence := crash.NewEvidence(func() { m.replica.Post(func(*core.Core) { m.crashes.consider() }) })
 	admits := &admission{roster: m.roster, verify: m.cfg.VerifyPeer, acknowledged: m.replica.Acknowledged.Admit}
 	port, err := transport.New(transport.Config{
 		Identity: transport.Identity{
@@ -48,6 +50,7 @@ func (m *Member) openPort() error {
 		Boots:        m.roster.Boots(),
 		BootChanged:  m.roster.BootChanged,
 		Registered:   m.registeredProcess,
+		Crashes:      evidence,
 		Reconnected:  m.reconnected,
 		Moved:        func(member uint64, advertise, name string) { m.connections.moved(member, advertise, name) },
 		Durable:      m.replica.Acknowledged.Durable,
@@ -63,6 +66,10 @@ func (m *Member) openPort() error {
 	}
 	m.port = port
 	m.assemble()
+	m.crashes = &crashReports{crashReportsConfig: crashReportsConfig{
+		self: m.identity.Member, boot: m.identity.Get().GetBoot(), evidence: evidence, execute: m.replica.Execute, send: port.Send,
+		post: m.replica.Post, commands: m.cfg.Commands, routine: m.routine, log: m.log, lifetime: m.lifetime,
+	}}
 	m.former = forming.New(m.formingConfig())
 	port.Start()
 	return nil

@@ -22,10 +22,21 @@ func (m *Member) replicaConfig() replica.Config {
 		Log: m.raftLog, Acknowledged: m.roster.Snapshot().Peers, Member: m.identity.Member, Incarnation: m.identity.Incarnation,
 		Group: m.cfg.Group, Dir: m.cfg.Dir, Cluster: m.identity.Cluster, Heartbeat: m.cfg.Heartbeat, Election: m.cfg.Election, Logger: m.log,
 		MaxCalls: m.cfg.MaxCalls, MaxCallBytes: m.cfg.MaxCallBytes, KeepEntries: cmp.Or(m.seams.KeepEntries, m.cfg.keepEntries()), Effects: m.seams.Effects,
-		LoadMachine: m.cfg.LoadMachine, Commands: m.cfg.Commands, Callbacks: m.cfg.Callbacks, Host: host{m},
+		LoadMachine: m.cfg.LoadMachine, Commands: m.cfg.Commands, Callbacks: m.callbacks(), Host: host{m},
 		Lifetime: m.lifetime, Done: m.done, Stopped: m.stopped, Fail: m.fail, Routine: m.routine,
 		DiskFailed: m.store.Failed(), DiskError: m.store.Err,
 	}
+}
+
+// callbacks returns those of the configuration, and passes on what crashReports needs.
+func (m *Member) callbacks() replica.Callbacks {
+	c := m.cfg.Callbacks
+	changed := c.LeaderChanged
+	c.LeaderChanged = func(leader, term uint64) {
+		changed(leader, term)
+		m.crashes.consider()
+	}
+	return c
 }
 
 // Removals returns this member's part in removals. It is the same one for as long as the member lives.
@@ -45,6 +56,7 @@ func (m *Member) startReplica() (err error) {
 		self: Peer{ID: m.identity.Member, Name: m.cfg.Name, Addr: m.cfg.Advertise}, log: m.log,
 		changed: m.cfg.RoleChanged, redundancyChanged: m.cfg.RedundancyChanged,
 	})
+	m.crashes.core = m.core
 	m.replica.Start(m.port, m.clients)
 	detector := &failureDetector{
 		self: m.identity.Member, election: m.cfg.Election, group: m.replica, leadership: m.replica.Leadership, roster: m.roster,
@@ -68,7 +80,10 @@ type host struct{ *Member }
 var _ replica.Host = host{}
 
 // Ticked implements replica.Host.
-func (h host) Ticked() { h.membership.tick() }
+func (h host) Ticked() {
+	h.membership.tick()
+	h.crashes.consider()
+}
 
 // Published implements replica.Host.
 func (h host) Published(s *replica.Status) {
@@ -101,6 +116,10 @@ func (m *Member) listsChanged() {
 
 // Frame implements transport.Handler; it runs on the peer's reader.
 func (m *Member) Frame(from uint64, f *wire.Frame) {
+	if body := f.GetCrashEvidence(); body != nil {
+		m.replica.Enqueue(func(*core.Core) { m.crashes.receive(from, body) }, false)
+		return
+	}
 	if body := f.GetMembership(); body != nil {
 		m.replica.Enqueue(func(*core.Core) { m.membership.receiveMembership(from, body) }, replica.IsLarge(f))
 		return

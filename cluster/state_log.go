@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/roster"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -61,6 +62,16 @@ func (l *redundancyLog) note(to *slog.Logger, now int, down []uint64, at time.Ti
 	default:
 		to.Info("redundancy changed", attrs...)
 	}
+}
+
+// logCrash logs what the group has recorded of a member's process on the word of its voters.
+func logCrash(to *slog.Logger, c fact.CrashReport) {
+	if !c.Crashed {
+		to.Info("process runs: it was taken for crashed", "member", wire.MemberID(c.Member), "boot", c.Boot)
+		return
+	}
+	to.Warn("process taken for crashed", "member", wire.MemberID(c.Member), "boot", c.Boot,
+		"remedy", "sessions with its check process have ended: start it again; if it runs, find what closes its connections and refuses others")
 }
 
 // logLiveness logs what the group has recorded of a member's process.

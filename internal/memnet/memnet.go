@@ -26,6 +26,7 @@ type Network struct {
 	links     map[direction]fault  // guarded by mu
 	changed   chan struct{}        // guarded by mu; closed when a link or listener has changed
 	conns     map[*conn]struct{}   // guarded by mu; the dialling ends
+	refusing  map[int]bool         // guarded by mu; see Refuse
 }
 
 // direction is one half of a link.
@@ -45,6 +46,7 @@ func New(members int) *Network {
 		links:     make(map[direction]fault),
 		changed:   make(chan struct{}),
 		conns:     make(map[*conn]struct{}),
+		refusing:  make(map[int]bool),
 	}
 }
 
@@ -93,6 +95,24 @@ func (n *Network) Reset(member int) {
 		c.in.reset()
 		c.out.reset()
 	}
+}
+
+// Refuse resets a member's connections, and refuses those that are dialed to it and by it from now on, as what stands
+// between the member and the network may do. Listeners go on.
+func (n *Network) Refuse(member int) {
+	n.mu.Lock()
+	n.refusing[member] = true
+	n.announce()
+	n.mu.Unlock()
+	n.Reset(member)
+}
+
+// Accept undoes Refuse.
+func (n *Network) Accept(member int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.refusing, member)
+	n.announce()
 }
 
 // Discard drops what is on its way to and from a member: nothing retransmits what
@@ -208,9 +228,10 @@ func (n *Network) reach(ctx context.Context, from int, addr string) (*listener, 
 		n.mu.Lock()
 		l, changed := n.listeners[addr], n.changed
 		cut := l != nil && (n.links[direction{from, l.member}].cut || n.links[direction{l.member, from}].cut)
+		refuses := l != nil && (n.refusing[from] || n.refusing[l.member])
 		n.mu.Unlock()
 		switch {
-		case l == nil:
+		case l == nil || refuses:
 			return nil, refused(addr)
 		case !cut:
 			return l, ctx.Err()

@@ -210,3 +210,21 @@ func TestDiscard_DropsWhatIsOnItsWay(t *testing.T) {
 		wantReceived(p.t, p.far, "new")
 	})
 }
+
+func TestRefuse_BothDirections(t *testing.T) {
+	inBubble(t, func(p *pair) {
+		for _, member := range []int{0, 1} { // the one that dials, the one that is dialed
+			p.Refuse(member)
+			wantReadError(p.t, p.near, syscall.ECONNRESET)
+			if _, err := p.Dial(p.t.Context(), 0, addr); !errors.Is(err, syscall.ECONNREFUSED) {
+				p.t.Errorf("dialled: %v", err)
+			}
+			p.Accept(member)
+			near, err := p.Dial(p.t.Context(), 0, addr)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			near.Close()
+		}
+	})
+}
