@@ -96,7 +96,7 @@ func (n *Node) registerCheck(ctx context.Context, name string, ttl time.Duration
 func validCheck(name string, ttl time.Duration) error {
 	low, high := duration(machine.MinTTL), duration(machine.MaxTTL)
 	switch {
-	case name == gossipCheck:
+	case name == gossipCheck, name == ProcessCheck:
 		return fmt.Errorf("%w name: %q is built in: choose another name", ErrInvalid, name)
 	case ttl != 0 && (ttl < low || ttl > high):
 		return fmt.Errorf("%w ttl: want %v to %v, or 0 for none, got %v", ErrInvalid, low, high, ttl)
@@ -139,7 +139,7 @@ type CheckInfo struct {
 	Remaining time.Duration // until it becomes critical, unless it is refreshed; 0 without TTL
 }
 
-// Checks lists the checks of all members, the built-in check "gossip" included, by
+// Checks lists the checks of all members, the built-in checks "gossip" and "process" included, by
 // member and name. It reads pages, as [Group.Locks] does.
 func (g *Group) Checks(ctx context.Context, opts ...ListOption[CheckInfo]) iter.Seq2[CheckInfo, error] {
 	after := listingOf(opts).after

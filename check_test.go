@@ -78,6 +78,7 @@ func TestCheck_InvalidArguments(t *testing.T) {
 		want error
 	}{
 		{"gossip", 0, conclave.ErrInvalid},
+		{"process", 0, conclave.ErrInvalid},
 		{"", 0, conclave.ErrInvalid},
 		{"a\x00", 0, conclave.ErrInvalid},
 		{strings.Repeat("x", 513), 0, conclave.ErrTooLarge},

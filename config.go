@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,6 +98,11 @@ type Config struct {
 	// With less than two election timeouts a leader election may cost holders their
 	// locks; Open logs a warning then.
 	SessionTTL time.Duration
+	// SessionChecks names checks of this member that the node's own session depends on, as
+	// SessionConfig.Checks does: with [ProcessCheck], locks and leaderships of a
+	// process that has crashed are free within a second. While a member of the group runs
+	// a build without that check, sessions are opened without it. Default: none.
+	SessionChecks []string
 	// HeartbeatInterval is the interval of the leader's heartbeats, 1 ms to 10 s.
 	// Default: 100 ms.
 	HeartbeatInterval time.Duration
@@ -163,6 +169,7 @@ func (c *Config) withDefaults() (Config, error) {
 	setDefault(&d.SessionTTL, 10*time.Second)
 	setDefault(&d.HeartbeatInterval, 100*time.Millisecond)
 	setDefault(&d.ElectionTimeout, time.Second)
+	d.SessionChecks = slices.Clone(d.SessionChecks)
 	d.Limits.complete()
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
@@ -210,6 +217,7 @@ func (c *Config) validate() error {
 		"set Certificates, or both GetCertificate and GetClientCertificate")
 	check(c.TLS == nil || namesAuthorities(c.TLS), "TLS: want the authorities that issue the members' certificates, got none, so that the system's would be trusted: "+
 		"set RootCAs, and ClientCAs if they differ for members that dial")
+	faults = append(faults, validChecks("SessionChecks", c.SessionChecks)...)
 	faults = append(faults, c.validateAddresses()...)
 	return errors.Join(faults...)
 }

@@ -59,6 +59,26 @@ func ExampleSession() {
 	// Output: <nil> true
 }
 
+// The locks and leaderships of a process that crashes are free within a second.
+func ExampleConfig_sessionChecks() {
+	ctx := context.Background()
+	node, err := conclave.Open(ctx, &conclave.Config{
+		SessionChecks: []string{conclave.ProcessCheck}, // of the node's own session
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close(context.Background())
+
+	if _, err := node.Election("scheduler").Campaign(ctx, nil); err != nil {
+		log.Fatal(err)
+	}
+	for session := range node.Sessions(ctx) {
+		fmt.Println(session.Checks)
+	}
+	// Output: [process]
+}
+
 func ExampleCheck() {
 	ctx := context.Background()
 	node := openOne(ctx)

@@ -77,6 +77,7 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 	n.client = client.New(client.Config{
 		Name:           checked.Name,
 		TTL:            checked.SessionTTL,
+		Checks:         checked.SessionChecks,
 		IncarnationTTL: cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL),
 		Logger:         checked.Logger,
 		Patience:       checked.ElectionTimeout,

@@ -93,7 +93,8 @@ type SessionConfig struct {
 	// Checks names checks of this member, up to 16. The session ends at once when one
 	// of them becomes critical or is deregistered. Default: the built-in check
 	// "gossip", which is critical while the group's failure detector has declared
-	// this process dead, and after it was closed.
+	// this process dead, and after it was closed. [ProcessCheck] is built in too. A
+	// client has no checks.
 	Checks []string
 	// NoChecks makes the session depend on no check, for safety rather than liveness:
 	// a false positive of the failure detector ends nothing then. Checks must be
@@ -114,8 +115,26 @@ const (
 	NoLockDelay time.Duration = -1
 )
 
-// gossipCheck is the built-in check.
+// gossipCheck is the built-in check that sessions depend on by default.
 const gossipCheck = "gossip"
+
+// ProcessCheck is the built-in check of the crash of this process, for [SessionConfig] and
+// [Config]: critical when the process's connections were closed by its host and dialing its
+// address is refused, as seen by a majority of the voters. What a crashed process held is
+// released within a second then, in place of a TTL. A machine that fails, a process that is
+// paused and a partition close nothing: there the TTL and the check gossip decide. After a
+// graceful [Node.Close] it is not critical.
+//
+// Like the check gossip it can be wrong, by a middlebox that resets and refuses, such as a
+// proxy beside the process: then a living holder can be overtaken before its own deadline, as after
+// [Group.CloseSession], and only the fence or a lock-delay helps. So it does not count in
+// the deadline of a [Session], and a session depends on it only on request. Where something else
+// accepts connections in place of the process, as some port forwarders do, it never
+// becomes critical.
+//
+// It needs feature level 7: see [Status]. It is passing again when another process of the
+// member has started, or when the leader is connected to this one.
+const ProcessCheck = client.ProcessCheck
 
 // Behavior is what happens to the keys that a session holds when it ends.
 type Behavior int
@@ -176,19 +195,23 @@ func (c *SessionConfig) validate(mayCheck bool) error {
 	if c.NoChecks && len(c.Checks) > 0 {
 		faults = append(faults, fmt.Errorf("%w Checks: NoChecks is set, so there must be none", ErrInvalid))
 	}
-	if len(c.Checks) > machine.MaxSessionChecks {
-		faults = append(faults, fmt.Errorf("%w: %d Checks, the limit is %d", ErrTooLarge, len(c.Checks), machine.MaxSessionChecks))
-		return errors.Join(faults...)
+	return errors.Join(append(faults, validChecks("Checks", c.Checks)...)...)
+}
+
+// validChecks checks the names of checks that a session depends on.
+func validChecks(field string, names []string) (faults []error) {
+	if len(names) > machine.MaxSessionChecks {
+		return []error{fmt.Errorf("%w: %d %s, the limit is %d", ErrTooLarge, len(names), field, machine.MaxSessionChecks)}
 	}
-	for i, name := range c.Checks {
+	for i, name := range names {
 		if err := validName(name); err != nil {
 			faults = append(faults, fmt.Errorf("check %q: %w", name, err))
 		}
-		if slices.Contains(c.Checks[:i], name) {
-			faults = append(faults, fmt.Errorf("%w Checks: %q is there twice", ErrInvalid, name))
+		if slices.Contains(names[:i], name) {
+			faults = append(faults, fmt.Errorf("%w %s: %q is there twice", ErrInvalid, field, name))
 		}
 	}
-	return errors.Join(faults...)
+	return faults
 }
 
 // NewSession opens a session that is bound to this process. It blocks until the group
@@ -196,11 +219,15 @@ func (c *SessionConfig) validate(mayCheck bool) error {
 // the background. A nil cfg takes all defaults.
 //
 // Errors: ErrInvalid with every fault of cfg at once, and for a check that this member
-// has not registered; ErrCheckCritical; ErrTooLarge; ErrBusy with too many sessions or
-// calls under way; ErrClosed; and ctx's with ErrUnavailable or ErrUnknown.
+// has not registered; ErrUpgradeRequired for [ProcessCheck] while a member of the group runs
+// a build that does not know it; ErrCheckCritical; ErrTooLarge; ErrBusy with too many sessions
+// or calls under way; ErrClosed; and ctx's with ErrUnavailable or ErrUnknown.
 func (g *Group) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, error) {
 	checked, err := cfg.withDefaults(g.isNode)
 	var lease *client.Lease
+	if err == nil {
+		err = dependable(ctx, g, checked.Checks)
+	}
 	if err == nil {
 		lease, err = g.client.Open(ctx, leaseConfig(checked))
 	}
@@ -208,6 +235,15 @@ func (g *Group) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, e
 		return nil, fault("new session", checked.Name, err)
 	}
 	return g.session(lease), nil
+}
+
+// dependable has the group know the checks that a session is to depend on, as far as its feature level decides that.
+func dependable(ctx context.Context, g *Group, checks []string) error {
+	n, ok := g.admin.(*Node)
+	if !ok || !slices.Contains(checks, ProcessCheck) {
+		return nil
+	}
+	return n.raiseLevel(ctx, wire.LevelProcess)
 }
 
 // AttachSession binds a session with NoTTL, whose process has ended, to this process.

@@ -37,6 +37,9 @@ func (n *Node) CreateSession(ctx context.Context, cfg *SessionConfig) (SessionID
 		err = n.raiseLevel(ctx, wire.LevelStandalone)
 	}
 	if err == nil {
+		err = dependable(ctx, n.Group, checked.Checks)
+	}
+	if err == nil {
 		id, err = n.client.CreateSession(ctx, leaseConfig(checked))
 	}
 	return SessionID(id), fault("create session", checked.Name, err)

@@ -94,8 +94,11 @@ func (k *checks) learn(r *wire.Reply, sent instant) []*check {
 	return learned
 }
 
-// gossipCheck is the built-in check.
-const gossipCheck = "gossip"
+// The built-in checks.
+const (
+	gossipCheck  = "gossip"
+	ProcessCheck = "process"
+)
 
 // learn takes over what was in force at an index. After a snapshot, replies can come
 // in another order than that of the log.

@@ -19,6 +19,7 @@ import (
 type Config struct {
 	Name           string        // of the client's own lease, for people
 	TTL            time.Duration // of the client's own lease
+	Checks         []string      // that the client's own lease depends on
 	IncarnationTTL time.Duration // how long the group keeps the registration of a silent process
 	Logger         *slog.Logger
 	// Patience is for how long this process may not run before that is logged, see [pause.New]. Default: 1 s.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -243,10 +244,19 @@ func (c *Client) ownLease(ctx context.Context) (*Lease, error) {
 	}
 }
 
+// ownChecks returns the checks of the client's own lease. While a member of the group runs a build without the check
+// process, there are locks without it rather than none.
+func (c *Client) ownChecks() []string {
+	if c.group.Level() >= wire.LevelProcess {
+		return c.cfg.Checks
+	}
+	return slices.DeleteFunc(slices.Clone(c.cfg.Checks), func(name string) bool { return name == ProcessCheck })
+}
+
 // openOwn opens the client's own lease for whatever callers still wait when the
 // group has agreed, so it does not depend on the context of one of them.
 func (c *Client) openOwn(shared *sharedOpening) {
-	o := c.newOpening(LeaseConfig{Name: c.cfg.Name, TTL: c.cfg.TTL})
+	o := c.newOpening(LeaseConfig{Name: c.cfg.Name, TTL: c.cfg.TTL, Checks: c.ownChecks()})
 	c.pursue(o.command, func(a answer) {
 		l, err := o.answered(a)
 		c.leases.opened(l)

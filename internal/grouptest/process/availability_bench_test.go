@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
@@ -17,11 +18,14 @@ import (
 //
 //   - LeaderKilled: the leader is killed by kill -9, twenty times; a member that remains is
 //     asked for a free lock at once. From the kill to the grant.
+//   - ElectionLeaderKilled: the leader of an election, which leads the group too, is killed by kill -9, twenty times. Its
+//     session depends on the check process; there is no other load. From the kill to the election of a waiting candidate.
 //   - Transfer: leadership is transferred twenty times. The longest time without a grant.
 //   - RollingRestart: each member is closed and started again with its directory. The longest
 //     time without a grant.
 func BenchmarkAvailability(b *testing.B) {
 	b.Run("LeaderKilled", func(b *testing.B) { repeated(b, (*availability).failover) })
+	b.Run("ElectionLeaderKilled", succession)
 	b.Run("Transfer", func(b *testing.B) { repeated(b, (*availability).transfer) })
 	for _, n := range []int{3, 5} {
 		b.Run(fmt.Sprintf("RollingRestart/members=%d", n), func(b *testing.B) {
@@ -100,6 +104,11 @@ func repeated(b *testing.B, measure func(*availability) time.Duration) {
 		}
 		a.end()
 	}
+	reportMedian(b, took)
+}
+
+// reportMedian reports the median and the maximum.
+func reportMedian(b *testing.B, took []time.Duration) {
 	slices.Sort(took)
 	b.ReportMetric(milliseconds(took[len(took)/2]), "median-ms")
 	b.ReportMetric(milliseconds(took[len(took)-1]), "max-ms")
@@ -117,6 +126,35 @@ func (a *availability) failover() time.Duration {
 	a.restart(leader)
 	a.load(leader)
 	return took
+}
+
+// succession measures for how long an election has no leader when that is killed.
+func succession(b *testing.B) {
+	var took []time.Duration
+	for range b.N {
+		g := processesWith(b, 3, memberConfig{TTL: 10 * time.Second, Slow: true, Checks: []string{conclave.ProcessCheck}})
+		for n := range 20 {
+			g.awaitAllConnected()
+			election, leader := fmt.Sprint("x", n), g.leader()
+			if err := <-candidate(g.members[leader], election); err != nil {
+				b.Fatal(err)
+			}
+			elected := candidate(g.members[(leader+1)%3], election)
+			g.members[(leader+2)%3].must("lock", "behind the candidate")
+			g.members[(leader+2)%3].must("unlock", "behind the candidate")
+			start := time.Now()
+			g.members[leader].kill()
+			if err := <-elected; err != nil {
+				b.Fatal(err)
+			}
+			took = append(took, time.Since(start))
+			g.restart(leader)
+		}
+		for _, p := range g.members {
+			p.kill()
+		}
+	}
+	reportMedian(b, took)
 }
 
 func (a *availability) transfer() time.Duration {

@@ -31,6 +31,7 @@ type order struct {
 	Do     string
 	Lock   string // each process has one handle for each lock
 	Text   string // a key, or part of a log line
+	Member conclave.MemberID
 	Config memberConfig
 }
 
@@ -42,6 +43,7 @@ type memberConfig struct {
 	Timeout time.Duration // of Open; 0: a minute
 	Level   uint32        // that the build supports; 0: its own
 	Slow    bool          // the default timings, in place of shorter ones
+	Checks  []string      // of the node's own session
 }
 
 // report answers an order. The first one, before any order, has the address on which
@@ -56,6 +58,7 @@ type report struct {
 	Level    uint32
 	Sessions []conclave.SessionID
 	Alive    []conclave.MemberID // according to gossip
+	Critical []string            // checks
 	Line     string              // that was logged
 	Err      string
 	Is       []string // the errors in reported that Err wraps
@@ -160,6 +163,10 @@ func (s *served) carryOut(o order) report {
 		return r.failed(s.end(ctx, o.Do))
 	case "transfer":
 		return r.failed(s.node.TransferLeadership(ctx, 0))
+	case "campaign":
+		return r.failed(s.campaign(ctx, o.Lock))
+	case "critical":
+		return s.critical(ctx, r, o.Member)
 	case "status":
 		status := s.node.Status()
 		r.Member, r.Leader, r.Standby = status.ID, status.Leader, status.Role == conclave.Standby
@@ -213,7 +220,8 @@ func (s *served) end(ctx context.Context, how string) error {
 func (s *served) open(ctx context.Context, c memberConfig) (err error) {
 	ctx = cluster.WithSeams(ctx, cluster.Seams{FeatureLevel: c.Level, Started: func(m *cluster.Member) { s.member = m }})
 	config := &conclave.Config{
-		Dir: c.Dir, Listener: s.listener, Join: c.Join, Expect: c.Expect, SessionTTL: c.TTL, Logger: slog.New(slog.NewTextHandler(s.journal, nil)),
+		Dir: c.Dir, Listener: s.listener, Join: c.Join, Expect: c.Expect, SessionTTL: c.TTL, SessionChecks: c.Checks,
+		Logger: slog.New(slog.NewTextHandler(s.journal, nil)),
 	}
 	if !c.Slow {
 		config.HeartbeatInterval, config.ElectionTimeout = 20*time.Millisecond, 200*time.Millisecond
