@@ -121,7 +121,7 @@ func (c *call) health(names nodes, i conclave.CheckInfo) healthCheck {
 	return h
 }
 
-// agentChecks lists the checks of this node, without serfHealth, as in Consul.
+// agentChecks lists the checks of this node, without the built-in ones, as in Consul.
 func (c *call) agentChecks(string) error {
 	names := c.nodes()
 	if err := c.local("node/" + names.own()); err != nil {
@@ -130,7 +130,7 @@ func (c *call) agentChecks(string) error {
 	return c.gatheredChecks(func(ctx context.Context) error {
 		found := make(map[string]healthCheck)
 		err := c.ownChecks(ctx, func(i conclave.CheckInfo) {
-			if i.Name != gossip {
+			if !isBuiltIn(i.Name) {
 				found[i.Name] = c.health(names, i)
 			}
 		})

@@ -108,7 +108,7 @@ func parseCheck(body []byte) (d definition, err error) {
 	if d.ttl, err = time.ParseDuration(ttl); err != nil || d.ttl <= 0 {
 		return d, invalid("TTL '%s' invalid: want a duration", shorten(ttl))
 	}
-	if d.id == gossip || d.id == serfHealth {
+	if isBuiltIn(d.id) || d.id == serfHealth {
 		return d, invalid("check %q is built in: choose another ID", d.id)
 	}
 	return d, nil

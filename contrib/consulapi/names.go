@@ -8,11 +8,15 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// serfHealth is Consul's name of the built-in check, gossip conclave's.
+// serfHealth is Consul's name of the built-in check, gossip conclave's. Consul has none like
+// the other one, which is not listed, and which a session may depend on by its name.
 const (
 	serfHealth = "serfHealth"
 	gossip     = "gossip"
 )
+
+// isBuiltIn reports whether a check, by conclave's name, is not one that clients register.
+func isBuiltIn(name string) bool { return name == gossip || name == conclave.ProcessCheck }
 
 // checkID is a check's name in Consul's API.
 func checkID(name string) string {

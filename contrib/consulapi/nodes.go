@@ -102,7 +102,11 @@ func (c *call) healthState(state string) error {
 func (c *call) healthOf(list func(context.Context, nodes, func(conclave.CheckInfo)) error) error {
 	return c.gatheredChecks(func(ctx context.Context) error {
 		names, found := c.nodes(), []healthCheck{}
-		if err := list(ctx, names, func(i conclave.CheckInfo) { found = append(found, c.health(names, i)) }); err != nil {
+		if err := list(ctx, names, func(i conclave.CheckInfo) {
+			if i.Name != conclave.ProcessCheck { // Consul has none
+				found = append(found, c.health(names, i))
+			}
+		}); err != nil {
 			return err
 		}
 		body, err := encodeAll(c, slices.Values(found))
