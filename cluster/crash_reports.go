@@ -17,13 +17,19 @@ import (
 // submits a report for each process that a majority takes for crashed. It is owned by the replica's loop, like its core.
 type crashReports struct {
 	crashReportsConfig
-	core *core.Core // set before the loop starts
+	core replicated // set before the loop starts
 
 	votes  crash.Votes
 	leader struct{ id, term uint64 } // for which votes are, or to which evidence was sent
 	sent   []crash.Process
 	sentAt time.Time
 	under  map[uint64]bool // the members of which a report is under way
+}
+
+// replicated is the core as crashReports uses it.
+type replicated interface {
+	Status() core.Status
+	Machine() core.Machine
 }
 
 // crashReportsConfig is what crashReports needs of its member. What is in it may be used on any goroutine.
@@ -139,9 +145,9 @@ func (r *crashReports) report(c fact.CrashReport) {
 	r.under[c.Member] = true
 	r.routine("process check", func() {
 		_, err := r.execute(r.lifetime, r.commands.ReportProcess(c))
-		r.post(func(core *core.Core) {
+		r.post(func(*core.Core) {
 			delete(r.under, c.Member)
-			if err == nil && slices.ContainsFunc(core.Machine().Liveness(), func(h fact.MemberLiveness) bool {
+			if err == nil && slices.ContainsFunc(r.core.Machine().Liveness(), func(h fact.MemberLiveness) bool {
 				return h.Member == c.Member && h.Boot == c.Boot && h.Crashed == c.Crashed
 			}) {
 				logCrash(r.log, c)

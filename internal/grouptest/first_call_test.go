@@ -93,7 +93,7 @@ func firstIsExplained(g *Group) {
 }
 
 func firstIsChecked(g *Group) {
-	MustSession(g.T, g.last(), &conclave.SessionConfig{Checks: []string{"process"}})
+	MustSession(g.T, g.last(), &conclave.SessionConfig{Checks: []string{conclave.ProcessCheck}})
 }
 
 // causes is a tracer that keeps the causes of grants. Its spans are all the same one.
