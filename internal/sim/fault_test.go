@@ -187,6 +187,9 @@ func (f *faults) restartLater(m *simMember) {
 				other.process.after(time.Millisecond, func() { other.process.post(func(c *core.Core) { c.PeerDisconnected(m.id()) }) })
 			}
 		}
+		if f.checks {
+			f.sim.reportCrash(m)
+		}
 	}
 	f.sim.schedule(f.sim.between(0, 3*time.Second), func() {
 		if m.process == nil && !m.removed && !m.destroyed && !m.absent {

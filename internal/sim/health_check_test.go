@@ -10,7 +10,9 @@ import (
 // checkSets are the sets of checks that sessions depend on, in simulations with
 // checks. A session that depends on one may end at any moment, whatever its holder
 // knows; the audit checks whether it had to.
-func checkSets() [][]string { return [][]string{nil, {"gossip"}, {"app"}, {"app", "gossip"}} }
+func checkSets() [][]string {
+	return [][]string{nil, {"gossip", "process"}, {"app", "process"}, {"app", "gossip"}}
+}
 
 const checkTTL = 3 * time.Second
 
@@ -66,6 +68,26 @@ func (sim *simulation) reportDeath(of *simMember) {
 	}
 }
 
+// reportCrash has another member report that a process has crashed, which its connections have shown. The report may come
+// when the next process of the member runs. A false one is no fault here: it may have another owner granted what a living
+// process holds.
+func (sim *simulation) reportCrash(of *simMember) {
+	command := &wire.Command{Op: &wire.Command_ReportProcess{ReportProcess: &wire.ReportProcess{Member: of.id(), Boot: of.boot, Crashed: true}}}
+	for _, other := range sim.members {
+		if other == of || other.process == nil || !other.process.program.registered {
+			continue
+		}
+		by := other.process.program
+		by.after(2*time.Millisecond, func() {
+			if by.registered && !by.terminated {
+				command.GetReportProcess().Term = by.core.Status().Term
+				by.submit(command, true, func(r *wire.Reply) { by.expectCode(command, r, wire.Code_OK, wire.Code_INVALID) })
+			}
+		})
+		return
+	}
+}
+
 func (p *program) reportLiveness(of *simMember, alive bool) {
 	p.sim.trace("member %d reports member %d: alive %t", p.n, of.n, alive)
 	command := &wire.Command{Op: &wire.Command_ReportGossip{ReportGossip: &wire.ReportGossip{
@@ -88,8 +110,8 @@ func (p *program) reportLiveness(of *simMember, alive bool) {
 func (p *program) openRefused(s *simSession, r *wire.Reply) {
 	switch r.GetCode() {
 	case wire.Code_CHECK_CRITICAL, wire.Code_CHECK_UNKNOWN:
-		if len(s.checks) == 0 {
-			p.sim.fail("member %d: open a session without checks: %v", p.n, r)
+		if len(s.checks) == 0 || r.GetDetail() == "process" && r.GetCode() == wire.Code_CHECK_CRITICAL {
+			p.sim.fail("member %d: open a session with checks %v: %v", p.n, s.checks, r)
 		}
 		p.reportLiveness(p.simMember, true)
 	}
@@ -100,8 +122,11 @@ func (a *audit) checkHealth(p part, r fact.Result) {
 	if c := p.command.GetRegister(); c != nil {
 		a.memberOf[p.ticket.Incarnation] = c.GetMember()
 	}
-	silent := make(map[uint64]bool)
+	silent, crashed := make(map[uint64]bool), make(map[uint64]bool)
 	for _, g := range a.m.Liveness() {
+		if crashed[g.Member] = g.Crashed; g.Crashed && p.command.GetReportProcess().GetMember() == g.Member {
+			a.sim.crashReports++
+		}
 		silent[g.Member] = g.Silent
 		if g.Silent && !a.silent[g.Member] && a.registered(g.Member) {
 			a.sim.deaths++
@@ -119,7 +144,7 @@ func (a *audit) checkHealth(p part, r fact.Result) {
 	}
 	for _, s := range sessionsOf(a.m) {
 		for _, check := range s.Checks {
-			if check == "gossip" && silent[s.Member] || check == "app" && s.Member == failed {
+			if check == "gossip" && silent[s.Member] || check == "process" && crashed[s.Member] || check == "app" && s.Member == failed {
 				a.sim.fail("session %s of member %d outlives the failure of its check %s", s.ID, s.Member, check)
 			}
 		}

@@ -54,6 +54,7 @@ type simulation struct {
 	flips, diverged                  int // bits flipped in memory; stops of members whose states differed
 	decided                          int // disputes that an operator has ended
 	deaths                           int // of registered processes, as recorded in the log
+	crashReports                     int // of processes that the group records as crashed
 	earlyDeaths                      int // reports of deaths that came too soon after a renewal
 	tenures, recalls, local, refills int // see summary
 	remote                           remoteCounts

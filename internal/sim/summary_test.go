@@ -11,6 +11,7 @@ type summary struct {
 	messages, crashes   int
 	flips, diverged     int // bits flipped in memory; stops of members whose states differed
 	decided             int // disputes that an operator has ended
+	crashReports        int // recorded
 	deaths, earlyDeaths int // of registered processes: recorded; reported too soon after a renewal
 	tenures, recalls    int // begun; recalls that a process has got
 	local, refills      int // grants in tenures; blocks of fences besides the first
@@ -31,6 +32,7 @@ func (s *summary) add(sim *simulation) *summary {
 	s.diverged += sim.diverged
 	s.decided += sim.decided
 	s.deaths += sim.deaths
+	s.crashReports += sim.crashReports
 	s.earlyDeaths += sim.earlyDeaths
 	s.tenures += sim.tenures
 	s.recalls += sim.recalls
@@ -47,7 +49,7 @@ func (s *summary) add(sim *simulation) *summary {
 }
 
 func (s summary) String() string {
-	return fmt.Sprintf("%.1f min, %d messages, %d crashes, %d flipped bits, %d stops for these, %d disputes ended by an operator, %d recorded deaths, %d reported too soon; %d grants in %d tenures, with %d recalls and %d more blocks; clients %+v; %d entries and %d outcomes equal to the reference model; "+
+	return fmt.Sprintf("%.1f min, %d messages, %d crashes, %d flipped bits, %d stops for these, %d disputes ended by an operator, %d recorded deaths, %d reported too soon, %d recorded crashes; %d grants in %d tenures, with %d recalls and %d more blocks; clients %+v; %d entries and %d outcomes equal to the reference model; "+
 		"%d operations searched, %d of them without an outcome; %d of %d searches given up (unknown)",
-		s.time.Minutes(), s.messages, s.crashes, s.flips, s.diverged, s.decided, s.deaths, s.earlyDeaths, s.local, s.tenures, s.recalls, s.refills, s.remote, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
+		s.time.Minutes(), s.messages, s.crashes, s.flips, s.diverged, s.decided, s.deaths, s.earlyDeaths, s.crashReports, s.local, s.tenures, s.recalls, s.refills, s.remote, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
 }
