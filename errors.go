@@ -240,6 +240,8 @@ func faultKind(f *client.Fault, cause error) error {
 		return ErrCompacted
 	case client.ReadOnly:
 		return errReadOnly
+	case client.OtherMode:
+		return ErrInvalid
 	}
 	return ErrClosed
 }
@@ -292,35 +294,6 @@ var refusals = map[wire.Code]error{
 	wire.Code_UNKNOWN_INCARNATION: ErrSessionExpired,
 	wire.Code_SESSION_BOUND:       ErrSessionBound,
 	wire.Code_REMOVED:             ErrRemoved,
-}
-
-// describeHolder says for people which owner a refusal names.
-func describeHolder(r *wire.Reply) string {
-	h := r.GetHolder()
-	id, ok := wire.IDFrom(h.GetSession())
-	if !ok {
-		return ""
-	}
-	text := fmt.Sprintf("held by session %s", id)
-	if h.GetMember() != 0 {
-		text += fmt.Sprintf(" of member or client %s", wire.MemberID(h.GetMember()))
-	}
-	if h.GetFence() != 0 {
-		text += fmt.Sprintf(" with fence %v", Fence(h.GetFence()))
-	}
-	return text
-}
-
-// describeWait says for people what a request was waiting for.
-func describeWait(r *wire.Reply) string {
-	if r == nil {
-		return ""
-	}
-	text := fmt.Sprintf("queued at position %d", r.GetPosition())
-	if holder := describeHolder(r); holder != "" {
-		text += ", " + holder
-	}
-	return text
 }
 
 // convertMember turns the errors of the member in this process into those that are

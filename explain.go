@@ -29,11 +29,15 @@ type Explanation struct {
 	// ([Linger]). Only the node knows whether a handle holds it at the moment, and which
 	// handles wait there.
 	Lingering bool
-	Delay     time.Duration // lock-delay left
-	Waiters   int           // in the queue of the group
-	Queue     []LockOwner   // the first waiters, at most 1,000, in the order of the queue
+	// Shared is by how many holders the lock is held in shared mode, as in [LockInfo]. Holder, Holds and Lingering
+	// are then those of the first one, and Fence is that of all.
+	Shared  int
+	Holders []LockOwner   // with Shared: the first ones, 1,024 at most
+	Delay   time.Duration // lock-delay left
+	Waiters int           // in the queue of the group
+	Queue   []LockOwner   // the first waiters, at most 1,000, in the order of the queue
 	// Cycle is a shortest cycle of sessions that wait for each other through the session of
-	// Holder, beginning with what that one waits for; nil if there is none. It is as
+	// Holder, or of one of Holders, beginning with what that one waits for; nil if there is none. It is as
 	// [Group.WaitCycles] describes.
 	Cycle WaitCycle
 }
@@ -48,6 +52,7 @@ type LockOwner struct {
 	Alive       bool
 	Client      bool   // Node is a client; see [Dial]
 	Label       string // of the handle; see [WithLabel]
+	Shared      bool   // the handle holds the lock in shared mode, or waits to
 	Session     SessionID
 	SessionName string
 	// Since is how long the handle has held the lock, or has waited for it. Negative: it is not
@@ -91,7 +96,10 @@ func (g *Group) explain(ctx context.Context, lock string) (Explanation, error) {
 	e := Explanation{
 		Lock: lock, Held: v.Held, Holds: int(v.Holds), Fence: Fence(v.Fence), Lingering: v.Lingering,
 		Delay: duration(v.Delay), Waiters: v.Waiters, Queue: make([]LockOwner, len(v.Queue)),
-		Cycle: members.cycle(v.Cycle),
+		Cycle: members.cycle(v.Cycle), Shared: v.Shared,
+	}
+	for _, h := range v.Holders {
+		e.Holders = append(e.Holders, members.owner(h.OwnerView))
 	}
 	if v.Held {
 		e.Holder = members.owner(v.Owner)
@@ -121,7 +129,7 @@ func (m membersByID) owner(v machine.OwnerView) LockOwner {
 	member := m[MemberID(v.Member)]
 	o := LockOwner{
 		Node: MemberID(v.Member), NodeName: member.Name, Alive: member.Alive, Client: v.Client,
-		Label: v.Label, Session: SessionID(v.Session), SessionName: v.Name, Since: duration(v.Since),
+		Label: v.Label, Shared: v.Shared, Session: SessionID(v.Session), SessionName: v.Name, Since: duration(v.Since),
 		TTL: duration(v.TTL), Remaining: duration(v.Remaining), Renewed: duration(v.Renewed),
 	}
 	if v.TTL == 0 {
@@ -243,4 +251,39 @@ func (c WaitCycle) key() string {
 		key = append(key, w.Waiter.Session[:]...)
 	}
 	return string(key)
+}
+
+// describeHolder says for people which owner a refusal names.
+func describeHolder(r *wire.Reply) string {
+	h := r.GetHolder()
+	id, ok := wire.IDFrom(h.GetSession())
+	if !ok {
+		return ""
+	}
+	text := "held by session " + id.String()
+	switch {
+	case h.GetWaiting():
+		text = "requested exclusively, before shared requests, by session " + id.String()
+	case h.GetShared():
+		text = "held shared by session " + id.String()
+	}
+	if h.GetMember() != 0 {
+		text += fmt.Sprintf(" of member or client %s", wire.MemberID(h.GetMember()))
+	}
+	if h.GetFence() != 0 {
+		text += fmt.Sprintf(" with fence %v", Fence(h.GetFence()))
+	}
+	return text
+}
+
+// describeWait says for people what a request was waiting for.
+func describeWait(r *wire.Reply) string {
+	if r == nil {
+		return ""
+	}
+	text := fmt.Sprintf("queued at position %d", r.GetPosition())
+	if holder := describeHolder(r); holder != "" {
+		text += ", " + holder
+	}
+	return text
 }

@@ -332,6 +332,11 @@ type LockInfo struct {
 	Lingering bool
 	Waiters   int
 	Delay     time.Duration // lock-delay left
+	// Shared is by how many holders the lock is held in shared mode ([RWLock]), with those of sessions that
+	// have just ended until the group has released them; 0: it is not held so. Session and what goes
+	// with it are then those of the first holder, and Fence is that of all.
+	Shared  int
+	Holders []ShareInfo // with Shared: the first ones, 1,024 at most
 }
 
 // Info describes the lock, which may be held by any node. It is linearizable and
@@ -339,25 +344,37 @@ type LockInfo struct {
 // changed by the time that Info returns. Errors: ErrUnavailable with ctx's; ErrBusy
 // with too many reads under way; ErrTooLarge and ErrInvalid for the name; ErrClosed.
 func (l *FencedLock) Info(ctx context.Context) (LockInfo, error) {
-	if l.bad != nil {
-		return LockInfo{}, fault("info", l.name, l.bad)
+	return infoOf(ctx, l.group, l.name, l.bad)
+}
+
+// infoOf describes a lock; bad is what is wrong with its name, if anything.
+func infoOf(ctx context.Context, g *Group, name string, bad error) (LockInfo, error) {
+	if bad != nil {
+		return LockInfo{}, fault("info", name, bad)
 	}
-	v, err := ask[*machine.LockView](ctx, l.group, machine.LockQuery{Space: wire.Space_LOCK, Name: l.name})
+	v, err := ask[*machine.LockView](ctx, g, machine.LockQuery{Space: wire.Space_LOCK, Name: name})
 	switch {
 	case err != nil:
-		return LockInfo{}, fault("info", l.name, err)
+		return LockInfo{}, fault("info", name, err)
 	case v == nil:
-		return LockInfo{Name: l.name}, nil
+		return LockInfo{Name: name}, nil
 	}
 	return lockInfo(*v), nil
 }
 
 func lockInfo(v machine.LockView) LockInfo {
-	return LockInfo{
+	info := LockInfo{
 		Name: v.Name, Held: v.Held, Session: SessionID(v.Session), Node: MemberID(v.Member), Label: v.Label,
 		SessionName: v.SessionName, Client: v.Client, Holds: int(v.Holds), Fence: Fence(v.Fence), Lingering: v.Lingering, Waiters: v.Waiters, Delay: duration(v.Delay),
-		Since: duration(v.Since),
+		Since: duration(v.Since), Shared: v.Shared,
 	}
+	for _, h := range v.Holders {
+		info.Holders = append(info.Holders, ShareInfo{
+			Session: SessionID(h.Session), Node: MemberID(h.Member), SessionName: h.Name, Client: h.Client, Label: h.Label,
+			Holds: int(h.Holds), Since: duration(h.Since), Lingering: h.Lingering,
+		})
+	}
+	return info
 }
 
 // Locks lists the locks of the group whose names begin with prefix and that are held,

@@ -89,9 +89,9 @@ type CallKind int
 
 // The kinds of call. Do, Run and Locker make the calls that they stand for.
 const (
-	CallLock       CallKind = iota + 1 // FencedLock.Lock
-	CallTryLock                        // FencedLock.TryLock
-	CallUnlock                         // FencedLock.Unlock
+	CallLock       CallKind = iota + 1 // FencedLock.Lock, RWLock.Lock
+	CallTryLock                        // FencedLock.TryLock, RWLock.TryLock
+	CallUnlock                         // FencedLock.Unlock, RWLock.Unlock
 	CallAcquire                        // Semaphore.Acquire
 	CallTryAcquire                     // Semaphore.TryAcquire
 	CallRelease                        // Permit.Release
@@ -99,12 +99,19 @@ const (
 	CallResign                         // Election.Resign
 	CallRead                           // Get, List, Keys and Index of KV
 	CallWrite                          // writes of KV, transactions included
+	CallRLock                          // RWLock.RLock
+	CallTryRLock                       // RWLock.TryRLock
+	CallRUnlock                        // RWLock.RUnlock
+	CallDowngrade                      // RWLock.Downgrade
+
+	lastCall = CallDowngrade
 )
 
 // String returns the kind in lower case, as "try_lock".
 func (k CallKind) String() string {
-	names := [CallWrite]string{"lock", "try_lock", "unlock", "acquire", "try_acquire", "release", "campaign", "resign", "read", "write"}
-	if k >= 1 && k <= CallWrite {
+	names := [lastCall]string{"lock", "try_lock", "unlock", "acquire", "try_acquire", "release", "campaign", "resign", "read", "write",
+		"rlock", "try_rlock", "runlock", "downgrade"}
+	if k >= 1 && k <= lastCall {
 		return names[k-1]
 	}
 	return fmt.Sprintf("CallKind(%d)", int(k))
@@ -146,7 +153,7 @@ type CallMetrics struct {
 // calls measures the calls of a node. No call waits for it.
 type calls struct {
 	opened time.Time // what time.Since asks of the clock is half of what time.Now does
-	kinds  [CallWrite]callKind
+	kinds  [lastCall]callKind
 }
 
 type callKind struct {

@@ -29,7 +29,7 @@ func TestResultOf(t *testing.T) {
 
 func TestCalls(t *testing.T) {
 	c := newCalls()
-	for kind := CallLock; kind <= CallWrite; kind++ {
+	for kind := CallLock; kind <= lastCall; kind++ {
 		for result := ResultOK; result <= ResultRefused; result++ {
 			c.kinds[kind-1].results[result-1].Add(uint64(result))
 		}
@@ -39,7 +39,7 @@ func TestCalls(t *testing.T) {
 			t.Errorf("%v: %v", m.Kind, m.Results)
 		}
 	}
-	if CallKind(0).String() != "CallKind(0)" || CallWrite.String() != "write" || ResultRefused.String() != "refused" || CallResult(99).String() != "CallResult(99)" {
+	if CallKind(0).String() != "CallKind(0)" || CallWrite.String() != "write" || lastCall.String() != "downgrade" || ResultRefused.String() != "refused" || CallResult(99).String() != "CallResult(99)" {
 		t.Error("names of kinds and results")
 	}
 }

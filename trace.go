@@ -13,8 +13,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Tracer makes a span for each call of a node that it wants to trace: Lock, TryLock, Unlock,
-// Acquire, TryAcquire, Release, Campaign, Resign, and the writes of [KV]. Do, Run and Locker
+// Tracer makes a span for each call of a node that it wants to trace: Lock, TryLock, Unlock, RLock, TryRLock,
+// RUnlock, Downgrade, Acquire, TryAcquire, Release, Campaign, Resign, and the writes of [KV]. Do, Run and Locker
 // make the calls that they stand for. The module contrib/conclaveotel has a Tracer for OpenTelemetry.
 //
 // The methods of a Tracer are called concurrently, those of one Span one after the other, all on
@@ -32,7 +32,7 @@ type Tracer interface {
 type Span interface {
 	// Carrier returns up to 64 bytes that identify the span in other processes, such as a W3C
 	// traceparent; nil: nothing does. It is called once, before anything is sent, of a Span of
-	// Unlock, Resign or Release. The group's log carries the bytes to the waiters that
+	// Unlock, RUnlock, Downgrade, Resign or Release. The group's log carries the bytes to the waiters that
 	// the release lets in, so each member can read them. More than 64 count as none.
 	Carrier() []byte
 	// Event adds what has happened.
@@ -49,7 +49,7 @@ type Operation struct {
 	Name string   // of the lock, election, semaphore or key; none for a Txn
 	Node MemberID // that makes the call
 	// Fence is that of the hold that the handle has when the call begins, lost or not, which
-	// Unlock, Resign and Release give up; 0: none.
+	// Unlock, RUnlock, Downgrade, Resign and Release give up; 0: none.
 	Fence   Fence
 	Permits int // of Acquire and TryAcquire
 	Ops     int // operations of a write
@@ -132,7 +132,7 @@ func (t *tracing) begin(ctx context.Context, op Operation) *span {
 			return
 		}
 		switch op.Kind {
-		case CallUnlock, CallResign, CallRelease:
+		case CallUnlock, CallResign, CallRelease, CallRUnlock, CallDowngrade:
 			if id := s.of.Carrier(); len(id) <= machine.MaxTrace {
 				s.ID = slices.Clone(id)
 			}

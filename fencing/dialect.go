@@ -51,6 +51,7 @@ func (s SQL) Schema() (string, error) {
 type statements struct {
 	schema string
 	lock   string // locks the row, and returns its epoch and count
+	shared string // locks it beside others that do, and returns the same; in SQLite the transaction's view of the database is enough
 	create string // of a missing row; "": lock does it, and raises the fence as well
 	update string // of a row that is locked
 	read   string
@@ -104,8 +105,9 @@ func postgresql(table string) statements {
 	epoch INTEGER NOT NULL,
 	count BIGINT  NOT NULL
 )`,
-		lock: fmt.Sprintf(upsert, table, "$1, $2, $3"),
-		read: "SELECT epoch, count FROM " + table + " WHERE name = $1",
+		lock:   fmt.Sprintf(upsert, table, "$1, $2, $3"),
+		shared: "SELECT epoch, count FROM " + table + " WHERE name = $1 FOR SHARE",
+		read:   "SELECT epoch, count FROM " + table + " WHERE name = $1",
 	}
 }
 
@@ -116,8 +118,9 @@ func sqlite(table string) statements {
 	epoch INTEGER NOT NULL,
 	count INTEGER NOT NULL
 )`,
-		lock: fmt.Sprintf(upsert, table, "?, ?, ?"),
-		read: "SELECT epoch, count FROM " + table + " WHERE name = ?",
+		lock:   fmt.Sprintf(upsert, table, "?, ?, ?"),
+		shared: "SELECT epoch, count FROM " + table + " WHERE name = ?",
+		read:   "SELECT epoch, count FROM " + table + " WHERE name = ?",
 	}
 }
 
@@ -135,6 +138,7 @@ func mysql(table string) statements {
 	count BIGINT         NOT NULL
 ) ENGINE = InnoDB`,
 		lock:   "SELECT epoch, count FROM " + table + " WHERE name = ? FOR UPDATE",
+		shared: "SELECT epoch, count FROM " + table + " WHERE name = ? LOCK IN SHARE MODE", // FOR SHARE is unknown to MariaDB
 		create: "INSERT INTO " + table + " (name, epoch, count) VALUES (?, 0, 0) ON DUPLICATE KEY UPDATE count = count",
 		update: "UPDATE " + table + " SET epoch = ?, count = ? WHERE name = ?",
 		read:   "SELECT epoch, count FROM " + table + " WHERE name = ?",

@@ -55,12 +55,17 @@ func (s SQL) tx(ctx context.Context, db *sql.DB, t Token, f func(tx *sql.Tx) err
 	if err != nil {
 		return fault(t.Lock, err)
 	}
+	return s.finish(ctx, tx, t.Lock, f)
+}
+
+// finish calls f with a transaction that holds the lock's row, and commits it.
+func (s SQL) finish(ctx context.Context, tx *sql.Tx, lock string, f func(tx *sql.Tx) error) error {
 	defer func() { _ = tx.Rollback() }() // without effect after Commit
 	if err := f(tx); err != nil {
 		return err
 	}
 	if err := s.commit(ctx, tx); err != nil {
-		return fault(t.Lock, err)
+		return fault(lock, err)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (a *attachedClients) notifyRecalled(recalls []fact.Recall) {
 	for _, r := range recalls {
 		if client := a.clients[r.Incarnation]; client != nil {
 			a.notifyClient(client, &wire.Notice{Body: &wire.Notice_Recall{Recall: &wire.DeliveredRecall{
-				Session: r.Session[:], Lock: r.Lock, Handle: r.Handle,
+				Session: r.Session[:], Lock: r.Lock, Handle: r.Handle, Shared: r.Shared, Share: r.Share,
 			}}})
 		}
 	}

@@ -98,16 +98,21 @@ func parseFence(text string) (conclave.Fence, error) {
 func (o *tenancy) takeLocks(ctx context.Context, s *conclave.Session, names []string) (lease, error) {
 	var grants []grant
 	for _, name := range names {
-		lock := s.FencedLock(name, conclave.WithLabel(o.label))
-		acquire := lock.Lock
-		if o.try {
+		lock := s.RWLock(name, conclave.WithLabel(o.label))
+		acquire, release := lock.Lock, lock.Unlock
+		switch {
+		case o.shared && o.try:
+			acquire, release = lock.TryRLock, lock.RUnlock
+		case o.shared:
+			acquire, release = lock.RLock, lock.RUnlock
+		case o.try:
 			acquire = lock.TryLock
 		}
 		fence, err := acquire(ctx)
 		if err != nil {
 			return lease{}, err
 		}
-		grants = append(grants, grant{fencing.Token{Lock: name, Fence: fence}, lock.Lost(), lock.Unlock})
+		grants = append(grants, grant{fencing.Token{Lock: name, Fence: fence}, lock.Lost(), release})
 	}
 	return leaseOf("lock", s, grants...), nil
 }

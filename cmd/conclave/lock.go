@@ -27,7 +27,8 @@ type tenancy struct {
 	ttl, grace, wait time.Duration
 	label, value     string
 	try, once        bool
-	permits, of      int // of a semaphore and its limit; 0: a lock
+	shared           bool // the locks are held beside others that share them
+	permits, of      int  // of a semaphore and its limit; 0: a lock
 }
 
 func (o *tenancy) define(f *pflag.FlagSet) {
@@ -90,7 +91,8 @@ func (p *program) lockCommand() *cobra.Command {
 			"Several locks are acquired one by one, in the order of their names, so that such commands cannot wait for each other in a cycle, and released " +
 			"in reverse order. They are lost together. They need a COMMAND: without -- it would be taken for a lock.\n\n" +
 			"With --permits and --of it is permits of a semaphore in place of a lock: commands on all machines run at the same time as long as their " +
-			"permits are no more than the limit.\n" + afterwards,
+			"permits are no more than the limit.\n\n" +
+			"With --shared it runs beside other commands with --shared, and not beside one without. One that waits without it lets none in before it.\n" + afterwards,
 		Example:     "  conclave lock nightly -- ./job.sh\n  conclave lock nightly --try -- ./job.sh || echo busy\n  conclave lock encoders --permits 1 --of 3 -- ./encode.sh",
 		Annotations: map[string]string{runsChild: "yes"}, ValidArgsFunction: p.completeLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -116,7 +118,9 @@ func (p *program) lockCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.label, "label", "", "a `text` that conclave explain shows (default: the command's name)")
 	cmd.Flags().IntVar(&o.permits, "permits", 0, "acquire this `number` of permits of the semaphore NAME, in place of a lock")
 	cmd.Flags().IntVar(&o.of, "of", 0, "the `limit` of the semaphore, in which all its users must agree")
+	cmd.Flags().BoolVar(&o.shared, "shared", false, "hold the lock beside others that hold it with --shared")
 	cmd.MarkFlagsRequiredTogether("permits", "of")
+	cmd.MarkFlagsMutuallyExclusive("permits", "shared")
 	return cmd
 }
 

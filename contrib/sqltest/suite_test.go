@@ -79,6 +79,8 @@ func suite(t *testing.T, b *database) {
 		{"middleware", b.middleware},
 		{"paused holder", b.pausedHolder},
 		{"two holders", b.twoHolders},
+		{"readers", b.readers},
+		{"reader before a writer", b.readerBeforeWriter},
 		{"writers of many holders", b.writersOfManyHolders},
 		{"first use of many locks", b.firstUse},
 	} {

@@ -64,17 +64,20 @@ var blocking = []string{"Wait", "Accept", "Dial", "DialContext", "SetLocal", "Le
 // momentary lists the functions of the library that seem to wait under a mutex, and why they
 // do not.
 var momentary = map[string]string{
-	"internal/client/acquisition.go: acquisition.abandon": "the result of a decided request is in its channel",
-	"internal/client/acquisition.go: acquisition.Deliver": "the channel has room for the one place",
-	"internal/client/acquisition.go: acquisition.decide":  "the channel has room for the one result",
-	"internal/client/acquisition.go: acquisition.Fail":    "the channel has room for the one result",
-	"internal/client/tenure.go: tenure.leave":             "the Leave of a linger.Tenure changes memory",
-	"internal/client/tenure.go: tenure.grant":             "the channel has room for the one result",
-	"internal/client/tenure.go: tenure.next":              "the channel has room for the one result",
-	"internal/client/tenure.go: tenure.request":           "the channel has room for the one result",
-	"internal/client/tenure_trace.go: tenure.put":         "the channel has room for the one place",
-	"internal/remote/asking.go: asking.answered":          "it writes to memory",
-	"internal/remote/asking.go: question.Read":            "it reads from memory",
+	"internal/client/acquisition.go: acquisition.abandon":    "the result of a decided request is in its channel",
+	"internal/client/acquisition.go: acquisition.Deliver":    "the channel has room for the one place",
+	"internal/client/acquisition.go: acquisition.decide":     "the channel has room for the one result",
+	"internal/client/acquisition.go: acquisition.Fail":       "the channel has room for the one result",
+	"internal/client/shared_tenure.go: sharedTenure.answer":  "the channels have room for the one result",
+	"internal/client/shared_tenure.go: sharedTenure.granted": "the channels have room for the one result",
+	"internal/client/shared_tenure.go: sharedRequest.queued": "the channel has room for the one place",
+	"internal/client/tenure.go: tenure.leave":                "the Leave of a linger.Tenure changes memory",
+	"internal/client/tenure.go: tenure.grant":                "the channel has room for the one result",
+	"internal/client/tenure.go: tenure.next":                 "the channel has room for the one result",
+	"internal/client/tenure.go: tenure.request":              "the channel has room for the one result",
+	"internal/client/tenure_trace.go: tenure.put":            "the channel has room for the one place",
+	"internal/remote/asking.go: asking.answered":             "it writes to memory",
+	"internal/remote/asking.go: question.Read":               "it reads from memory",
 }
 
 // A mutex guards memory. What waits under one makes everything wait that needs the mutex,

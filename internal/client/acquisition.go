@@ -15,13 +15,12 @@ type target interface {
 	// granted notes a grant, in log order, on the goroutine that delivers outcomes.
 	// An error says that the grant comes too late.
 	granted(l *Lease, r *wire.Reply) error
-	// takeBack undoes granted: it takes one noted grant off the handle. The hold is
-	// nil if the handle has none.
-	takeBack() (h *Hold, lost bool)
+	// takeBack undoes granted: it takes one noted grant off the handle.
+	takeBack() taken
 	// semaphore is the name of the semaphore; "" for locks and elections.
 	semaphore() string
 	// releaseCommand makes the command that releases a grant.
-	releaseCommand(l *Lease, fence uint64) *wire.Command
+	releaseCommand(l *Lease, g grant) *wire.Command
 	// undoing notes that something is being undone which a later request must not
 	// overtake, until done is called.
 	undoing() (done func())
@@ -141,8 +140,8 @@ func (a *acquisition) abandon(why error) error {
 	r := <-a.result
 	switch {
 	case r.err == nil:
-		if h, lost := a.target.takeBack(); h != nil && !lost {
-			a.release(h.lease, h.fence, a.target.undoing())
+		if t := a.target.takeBack(); t.hold != nil && !t.lost {
+			t.release(a.target.releaseCommand)
 		}
 	case !errors.Is(r.err, errUnknownSession):
 		return r.err
@@ -171,7 +170,7 @@ func (a *acquisition) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	case a.phase == abandoned && first && more:
 		a.withdraw()
 	case a.phase == abandoned && first && refusal(r) == nil:
-		a.release(a.lease, r.GetFence(), a.undone)
+		a.release(r, a.undone)
 	case a.phase == abandoned && first:
 		a.undone() // it was refused
 	}
@@ -190,7 +189,7 @@ func (a *acquisition) decide(r *wire.Reply, first bool) {
 	switch {
 	case result.err == nil:
 		if err := a.target.granted(a.lease, r); err != nil {
-			a.release(a.lease, result.fence, a.target.undoing())
+			a.release(r, a.target.undoing())
 			result = acquired{err: err}
 		}
 	case isCode(result.err, wire.Code_WITHDRAWN):
@@ -209,8 +208,8 @@ func (a *acquisition) decide(r *wire.Reply, first bool) {
 }
 
 // release releases a grant that no caller has received, and then calls done.
-func (a *acquisition) release(l *Lease, fence uint64, done func()) {
-	l.client.pursue(a.target.releaseCommand(l, fence), func(answer) { done() })
+func (a *acquisition) release(r *wire.Reply, done func()) {
+	a.lease.client.pursue(a.target.releaseCommand(a.lease, grantOf(r)), func(answer) { done() })
 }
 
 // withdraw is pursued until it is applied, or the session has ended.

@@ -13,7 +13,7 @@ import (
 // start submits an acquisition whose caller can leave at any moment.
 func start(l *Lock, lease *Lease) *acquisition {
 	a := newAcquisition(l, lease)
-	l.client.submit(l.lockCommand(lease, nil, true, nil), a, false)
+	l.client.submit(l.lockCommand(lease, nil, wanted{wait: true}), a, false)
 	return a
 }
 
@@ -167,7 +167,7 @@ func TestLock_ReleasedDuringReentry(t *testing.T) {
 		released, reentered := make(chan error, 1), make(chan error, 1)
 		held := l.hold
 		go func() {
-			released <- held.release(t.Context(), l.releaseCommand(held.lease, first), nil, func() {})
+			released <- held.release(t.Context(), l.releaseCommand, nil, taken{done: func() {}})
 		}()
 		synctest.Wait()
 		go func() {
@@ -175,7 +175,7 @@ func TestLock_ReleasedDuringReentry(t *testing.T) {
 			reentered <- err
 		}()
 		synctest.Wait()
-		l.takeBack()
+		l.takeBack().done()
 		g.release()
 		if err := <-released; err != nil {
 			t.Error(err)

@@ -34,10 +34,12 @@ const (
 	Compacted
 	// ReadOnly: this process only reads, so the command was not submitted: no effect.
 	ReadOnly
+	// OtherMode: the handle is one owner and holds the lock in the other mode: no effect.
+	OtherMode
 )
 
 var kindNames = [...]string{"", "refused", "interrupted", "no quorum of the group is reachable", "outcome unknown",
-	"not held", "lost", "session has ended", "closed", "compacted", "read-only"}
+	"not held", "lost", "session has ended", "closed", "compacted", "read-only", "held in the other mode"}
 
 // Fault is why an operation failed.
 type Fault struct {

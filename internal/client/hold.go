@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -12,8 +13,11 @@ import (
 type Hold struct {
 	name  string
 	lease *Lease
-	fence uint64
-	in    *tenure // of this process; nil: the group has granted it
+	grant
+	in   *tenure // of this process; nil: the group has granted it
+	part *part   // of a shared tenure, for all holds of the handle in it; nil: as in
+
+	downgraded atomic.Pointer[grant] // what it is since then; nil: what was granted
 
 	// Guarded by the lease's mu.
 	lost  chan struct{} // closed by the lease; nil: not asked for so far
@@ -21,12 +25,31 @@ type Hold struct {
 
 	// Guarded by the mu of the handle that has it.
 	count    int
-	released bool // completely, and before it was lost; of locks
+	released bool       // completely, and before it was lost; of locks
+	turning  *downgrade // the last one; nil: there was none
 }
 
-func newHold(name string, l *Lease, fence uint64) *Hold {
-	return &Hold{name: name, lease: l, fence: fence, count: 1}
+// grant identifies a grant.
+type grant struct {
+	fence uint64
+	share uint64 // its number, as the shares of a lock have one fence; 0: it is none
 }
+
+func grantOf(r *wire.Reply) grant { return grant{r.GetFence(), r.GetShare()} }
+
+func newHold(name string, l *Lease, g grant) *Hold {
+	return &Hold{name: name, lease: l, grant: g, count: 1}
+}
+
+// now returns the grant that the group knows the hold by.
+func (h *Hold) now() grant {
+	if g := h.downgraded.Load(); g != nil {
+		return *g
+	}
+	return h.grant
+}
+
+func (h *Hold) isShared() bool { return h.now().share != 0 }
 
 // isLost reads the clock by way of the lease, so it is right in a process that was
 // suspended and has not run a timer yet.
@@ -46,13 +69,113 @@ func (h *Hold) lostChannel() <-chan struct{} {
 	return h.lost
 }
 
-// release submits the command that releases the hold. The command is pursued until
+// taken is a hold of which one count was taken off its handle.
+type taken struct {
+	hold *Hold // nil: the handle had none
+	lost bool  // there is nothing to release
+	last bool  // it was the last count
+	turn *downgrade
+	done func() // to call once the release is settled; nil with lost
+}
+
+// release releases what was taken, for a caller that does not wait for it.
+func (t taken) release(command func(*Lease, grant) *wire.Command) {
+	if t.hold.part != nil {
+		t.leftPart()
+		return
+	}
+	t.turn.after(func() {
+		t.hold.lease.client.pursue(command(t.hold.lease, t.hold.now()), func(answer) { t.done() })
+	})
+}
+
+// leftPart notes that a hold was taken off a part of a tenure.
+func (t taken) leftPart() {
+	if t.last {
+		t.hold.part.of.left()
+	}
+}
+
+// take takes one count of the exclusive hold off the handle, or of a share, if a caller does not know
+// that its exclusive hold has turned into one.
+func (l *Lock) take() taken {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.hold != nil:
+		return l.takeOf(l.hold)
+	case l.shares != nil && l.shares.either > 0:
+		l.shares.either--
+		return l.shares.take()
+	}
+	return taken{}
+}
+
+// takeOf takes one count of a hold off the handle. l.mu is held.
+func (l *Lock) takeOf(h *Hold) taken {
+	t := taken{hold: h, lost: h.isLost(), turn: h.turning}
+	if l.hold == h && l.shares != nil && l.shares.either > 0 {
+		l.shares.either--
+	}
+	if h.count--; h.count == 0 {
+		t.last = true
+		h.lease.remove(h)
+		h.released = !t.lost
+		if l.hold == h {
+			l.hold = nil
+		} else {
+			l.shares.remove(h)
+		}
+	}
+	if !t.lost && h.in == nil {
+		t.done = l.undoingOf(h)
+	}
+	return t
+}
+
+// undoingOf is the undoing of the modes that a hold may be in. l.mu is held.
+func (l *Lock) undoingOf(h *Hold) (done func()) {
+	switch {
+	case h.turning.pending():
+	case h.isShared():
+		return l.shares.undoing()
+	default:
+		return l.order.begin()
+	}
+	exclusive, shared := l.order.begin(), l.shares.undoing()
+	return func() { exclusive(); shared() }
+}
+
+// releaseTaken releases what was taken, as Release does.
+func (l *Lock) releaseTaken(ctx context.Context, t taken, tr *Trace) error {
+	if t.hold == nil {
+		return &Fault{Kind: NotHeld}
+	}
+	if t.hold.part != nil {
+		t.leftPart()
+	}
+	switch {
+	case t.lost:
+		return &Fault{Kind: Lost}
+	case t.hold.part != nil:
+		return nil
+	case t.hold.in != nil:
+		if t.last { // another call may have taken the hold before
+			t.hold.in.freed(l, tr.id())
+		}
+		return nil
+	}
+	return t.hold.release(ctx, l.releaseCommand, tr, t)
+}
+
+// release submits the command that releases what was taken. The command is pursued until
 // it is applied or the session has ended, and then calls done; release waits for that
 // until ctx is done.
-func (h *Hold) release(ctx context.Context, cmd *wire.Command, tr *Trace, done func()) error {
-	cmd = h.lease.client.traced(cmd, tr.id())
+func (h *Hold) release(ctx context.Context, cmd func(*Lease, grant) *wire.Command, tr *Trace, t taken) error {
 	answered := make(chan answer, 1)
-	h.lease.client.pursue(cmd, func(a answer) { done(); answered <- a })
+	t.turn.after(func() {
+		h.lease.client.pursue(h.lease.client.traced(cmd(h.lease, h.now()), tr.id()), func(a answer) { t.done(); answered <- a })
+	})
 	select {
 	case a := <-answered:
 		err := a.fault()

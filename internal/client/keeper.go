@@ -25,11 +25,13 @@ type keeper struct {
 
 // kept is what a keeper has under one name.
 type kept struct {
-	open    *tenure   // the one that admits newcomers; nil: none
-	tenures []*tenure // that are not over, open included
-	order   order     // of the releases
-	wanted  time.Time // by another owner, at the last recall
-	tidying bool      // once the abstention is over
+	open          *tenure         // the one that admits newcomers; nil: none
+	tenures       []*tenure       // that are not over, open included
+	order         order           // of the releases
+	shared        *sharedTenure   // as open, in shared mode
+	sharedTenures []*sharedTenure // as tenures
+	wanted        time.Time       // by another owner, at the last recall
+	tidying       bool            // once the abstention is over
 }
 
 // abstention is for how long nothing lingers after a recall. An owner that comes back soon,
@@ -140,6 +142,17 @@ func (k *keeper) request(name string, n *kept, wait bool) *tenure {
 	return t
 }
 
+// undoing notes that a tenure is being released in the group, until done is called. k.mu is held.
+func (k *keeper) undoing(name string) (done func()) {
+	settled := k.of(name).order.begin()
+	return func() {
+		settled()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.tidy(name)
+	}
+}
+
 // over takes out a tenure that is over. k.mu is held.
 func (k *keeper) over(t *tenure) {
 	n := k.names[t.name]
@@ -150,7 +163,7 @@ func (k *keeper) over(t *tenure) {
 // tidy drops a name under which nothing is left. k.mu is held.
 func (k *keeper) tidy(name string) {
 	n := k.names[name]
-	if n == nil || len(n.tenures) > 0 || n.tidying || n.order.wait() != nil {
+	if n == nil || len(n.tenures) > 0 || len(n.sharedTenures) > 0 || n.tidying || n.order.wait() != nil {
 		return
 	}
 	if n.abstains() {
@@ -172,6 +185,11 @@ func (k *keeper) stop() {
 	defer k.mu.Unlock()
 	for _, n := range k.names { // order: each is stopped
 		for _, t := range n.tenures {
+			if t.timer != nil {
+				t.timer.Stop()
+			}
+		}
+		for _, t := range n.sharedTenures {
 			if t.timer != nil {
 				t.timer.Stop()
 			}

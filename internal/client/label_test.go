@@ -18,7 +18,7 @@ func TestLock_LabelBelowLevel(t *testing.T) {
 		if _, err := c.Exec(t.Context(), &wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: raise}}); err != nil {
 			t.Fatal(err)
 		}
-		label := string(l.lockCommand(lease, nil, true, nil).GetLock().GetLabel())
+		label := string(l.lockCommand(lease, nil, wanted{wait: true}).GetLock().GetLabel())
 		if sent := label == "run 1"; sent != (level >= wire.LevelLabel) {
 			t.Errorf("at level %d the label is %q", level, label)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/leaseclock"
@@ -40,10 +41,13 @@ type Lease struct {
 	wrap        sync.Once
 	wrapper     any // set by wrap
 
+	until atomic.Int64 // the instant before which the lease is live; see trustUntil
+
 	mu      sync.Mutex
 	renewed instant            // guarded by mu; when the last acknowledged renewal was sent
 	timer   *time.Timer        // guarded by mu; nil: there was no deadline so far
 	holds   map[*Hold]struct{} // guarded by mu
+	parts   map[*Hold]struct{} // guarded by mu; holds that stand for those of a shared tenure, if there are any
 	err     error              // guarded by mu; why it ended; nil while live
 }
 
@@ -111,6 +115,7 @@ func (l *Lease) setTimer() {
 		return
 	}
 	l.client.lookBy(at)
+	l.trustUntil(at)
 	if left := l.client.clock.Until(at); l.timer == nil {
 		l.timer = time.AfterFunc(left, l.checkDeadline)
 	} else {
@@ -143,6 +148,9 @@ func (l *Lease) Done() <-chan struct{} { return l.done }
 
 // Err returns why the lease has ended; nil while it is live. It reads the clock.
 func (l *Lease) Err() error {
+	if int64(l.client.clock.Now()) < l.until.Load() {
+		return nil
+	}
 	l.mu.Lock()
 	at, by := l.deadline()
 	expired := l.err == nil && l.client.clock.Now() >= at
@@ -200,11 +208,17 @@ func (l *Lease) end(why error, what ending) bool {
 		return false
 	}
 	l.err = why
+	l.until.Store(int64(longAgo))
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 	holds := l.holds
-	l.holds = nil
+	for h := range l.parts { // order: it is a set
+		if h.part.gate.Holds() > 0 {
+			holds[h] = struct{}{}
+		}
+	}
+	l.holds, l.parts = nil, nil
 	for h := range holds {
 		if h.ended = true; h.lost != nil {
 			close(h.lost)
@@ -235,6 +249,17 @@ func (l *Lease) acknowledged(sent instant) {
 		l.client.metrics.Margin.ObserveDuration(l.client.clock.Until(l.renewed + instant(trusted(l.span))))
 	}
 	l.renewed = max(l.renewed, sent)
+	if at, _ := l.deadline(); l.err == nil {
+		l.trustUntil(at)
+	}
+}
+
+// trustUntil notes the deadline for those that ask whether the lease is live, which are many. One that
+// depends on checks may come earlier than what was known of it, so that is not noted. l.mu is held.
+func (l *Lease) trustUntil(deadline instant) {
+	if len(l.checks) == 0 {
+		l.until.Store(int64(deadline))
+	}
 }
 
 // add makes a hold end with the lease; false means that the lease has ended.
@@ -249,6 +274,30 @@ func (l *Lease) add(h *Hold) bool {
 	}
 	l.holds[h] = struct{}{}
 	return true
+}
+
+// keep adds a hold that stands for those of a shared tenure, however many there are.
+func (l *Lease) keep(h *Hold) bool {
+	if l.Err() != nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return false
+	}
+	if l.parts == nil {
+		l.parts = make(map[*Hold]struct{})
+	}
+	l.parts[h] = struct{}{}
+	return true
+}
+
+// drop takes out a hold that was added by keep.
+func (l *Lease) drop(h *Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.parts, h)
 }
 
 // remove takes out a hold that was released.

@@ -60,15 +60,22 @@ func TestLease_EndClosesLost(t *testing.T) {
 	wantKind(t, err, Lost)
 }
 
+// age makes the last renewal older. The timer stays where it is.
+func (l *Lease) age(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewed -= instant(d)
+	at, _ := l.deadline()
+	l.trustUntil(at)
+}
+
 // A process that was stopped finds its deadline passed before any timer has run.
 func TestLease_FenceReadsClock(t *testing.T) {
 	c, _ := newFake(t)
 	lease := mustOpen(t, c, time.Hour)
 	l := newLock(c, lease, "x")
 	mustAcquire(t, l)
-	lease.mu.Lock()
-	lease.renewed -= instant(time.Hour) // its timer is an hour away
-	lease.mu.Unlock()
+	lease.age(time.Hour)
 	_, err := l.Fence()
 	wantKind(t, err, Lost)
 	wantKind(t, lease.Err(), Expired)
@@ -160,9 +167,7 @@ func TestLease_OwnReplacedAfterDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.mu.Lock()
-	first.renewed -= instant(time.Hour)
-	first.mu.Unlock()
+	first.age(time.Hour)
 	next, err := c.ownLease(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -161,6 +161,9 @@ func (s *leases) Sizes() (leases, holds int) {
 		leases++
 		l.mu.Lock()
 		holds += len(l.holds)
+		for h := range l.parts { // order: it is a sum
+			holds += h.part.gate.Holds()
+		}
 		l.mu.Unlock()
 	}
 	return leases, holds

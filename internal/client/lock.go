@@ -24,10 +24,11 @@ type Lock struct {
 	linger    time.Duration // for which a tenure goes on after a release; 0: there is none
 	label     string        // for people
 
-	order order
+	order  order
+	shares *shares // of an RWLock; nil: the lock is only taken exclusively
 
 	mu   sync.Mutex
-	hold *Hold // guarded by mu; nil when nothing is held or owed
+	hold *Hold // guarded by mu; nil when nothing is held or owed exclusively
 }
 
 // LockConfig describes a handle.
@@ -57,38 +58,52 @@ func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte, tr *Trace) 
 	if fence, ok := l.acquireHere(ctx); ok {
 		return fence, nil
 	}
+	return l.acquire(ctx, wanted{target: l, wait: wait, value: value}, tr)
+}
+
+// wanted is what a call acquires.
+type wanted struct {
+	target
+	shared, wait bool
+	value        []byte // of an election
+}
+
+func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, err error) {
 	var had *Hold // of the handle, when the call began or later
 	for {
 		if ctx.Err() != nil {
 			return 0, contextFault(Interrupted, ctx)
 		}
-		lease, own, err := l.acquireUnder(ctx)
-		if had = cmp.Or(own, had); IsKind(err, Expired) && had != nil && !l.wasReleased(had) {
+		lease, present, err := l.acquireUnder(ctx)
+		if had = cmp.Or(present, had); IsKind(err, Expired) && had != nil && !l.wasReleased(had) {
 			err = &Fault{Kind: Lost} // the release that was owed came during the call
 		}
 		if err != nil {
 			return 0, err
 		}
+		if settled := l.order.wait(); settled != nil {
+			if err := lease.await(ctx, settled); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		own, err := l.inMode(present, w.shared)
+		if err != nil {
+			return 0, err
+		}
 		held := own
-		lingers := l.lingers(lease, own)
+		lingers := l.lingers(lease, own, w.shared)
 		if !l.reentrant || lingers {
 			held = nil
 		}
-		if settled := l.order.wait(); settled != nil {
-			select {
-			case <-settled:
-				continue
-			case <-lease.done:
-				continue
-			case <-ctx.Done():
-				return 0, contextFault(Unavailable, ctx)
-			}
-		}
 		var got uint64
-		if lingers {
-			got, err = lease.keeper.acquire(ctx, l, own, wait, tr)
-		} else {
-			got, err = newAcquisition(l, lease).run(ctx, l.lockCommand(lease, held, wait, value), tr)
+		switch {
+		case lingers && w.shared:
+			got, err = lease.keeper.share(ctx, l.shares, own, w.wait, tr)
+		case lingers:
+			got, err = lease.keeper.acquire(ctx, l, own, w.wait, tr)
+		default:
+			got, err = newAcquisition(w.target, lease).run(ctx, l.lockCommand(lease, held, w), tr)
 		}
 		switch unknown := errors.Is(err, errUnknownSession); {
 		case held != nil && (unknown || IsKind(err, Lost) || isCode(err, wire.Code_OWNERSHIP_LOST)):
@@ -117,34 +132,46 @@ func (l *Lock) acquireUnder(ctx context.Context) (*Lease, *Hold, error) {
 	if err := l.client.Usable(); err != nil {
 		return nil, nil, err
 	}
-	l.mu.Lock()
-	h := l.hold
-	l.mu.Unlock()
-	if h != nil {
-		if h.isLost() {
-			return nil, nil, &Fault{Kind: Lost}
-		}
+	switch h := l.present(); {
+	case h == nil:
+		lease, err := l.client.leaseFor(ctx, l.lease)
+		return lease, nil, err
+	case h.isLost():
+		return nil, nil, &Fault{Kind: Lost}
+	default:
 		return h.lease, h, nil
 	}
-	lease, err := l.client.leaseFor(ctx, l.lease)
-	return lease, nil, err
+}
+
+// present returns a hold of the handle, nil: it has none. All that it has are in one mode.
+func (l *Lock) present() *Hold {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hold == nil && l.shares != nil {
+		return l.shares.last()
+	}
+	return l.hold
 }
 
 // lingers reports whether the handle acquires the lock in a tenure of this process. own is
 // what it holds. A lock does not linger before the group is at the level for that, nor under
 // a session without TTL: once this process has ended, nothing would end the tenure.
-func (l *Lock) lingers(lease *Lease, own *Hold) bool {
-	if own != nil {
-		return own.in != nil
+func (l *Lock) lingers(lease *Lease, own *Hold, shared bool) bool {
+	if own != nil && (l.reentrant || !shared) {
+		return own.in != nil || own.part != nil
 	}
-	return l.linger > 0 && lease.ttl != NoTTL && l.client.group.Level() >= wire.LevelLinger
+	linger := l.linger
+	if shared {
+		linger = l.shares.linger
+	}
+	return linger > 0 && lease.ttl != NoTTL && l.client.group.Level() >= wire.LevelLinger
 }
 
 // has reports whether the hold is still the handle's, lost or not.
 func (l *Lock) has(h *Hold) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.hold == h
+	return l.hold == h || l.shares != nil && l.shares.has(h)
 }
 
 // granted implements target.
@@ -158,10 +185,10 @@ func (l *Lock) begin(lease *Lease, fence uint64, in *tenure) error {
 		h.count++
 		return nil
 	}
-	if l.hold != nil {
+	if l.hold != nil || l.shares != nil && l.shares.lost() {
 		return &Fault{Kind: Lost} // of an earlier hold, which is still owed
 	}
-	h := newHold(l.name, lease, fence)
+	h := newHold(l.name, lease, grant{fence: fence})
 	h.in = in
 	if !lease.add(h) {
 		return errLeaseEnded
@@ -170,28 +197,8 @@ func (l *Lock) begin(lease *Lease, fence uint64, in *tenure) error {
 	return nil
 }
 
-// takeBack implements target: it takes one hold off the handle.
-func (l *Lock) takeBack() (h *Hold, lost bool) {
-	h, lost, _ = l.takeOne()
-	return h, lost
-}
-
-// takeOne is takeBack, and reports whether this was the last hold.
-func (l *Lock) takeOne() (h *Hold, lost, last bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if h = l.hold; h == nil {
-		return nil, false, false
-	}
-	lost = h.isLost()
-	if h.count--; h.count == 0 {
-		last = true
-		l.hold = nil
-		h.lease.remove(h)
-		h.released = !lost
-	}
-	return h, lost, last
-}
+// takeBack implements target.
+func (l *Lock) takeBack() taken { return l.take() }
 
 // wasReleased reports whether the hold was released before it was lost.
 func (l *Lock) wasReleased(h *Hold) bool {
@@ -204,71 +211,62 @@ func (l *Lock) wasReleased(h *Hold) bool {
 // the group has agreed or ctx is done; the release is pursued in any case. In a tenure it
 // does not block.
 func (l *Lock) Release(ctx context.Context, tr *Trace) error {
-	h, lost, last := l.takeOne()
-	switch {
-	case h == nil:
-		return &Fault{Kind: NotHeld}
-	case lost:
-		return &Fault{Kind: Lost}
-	case h.in != nil:
-		if last { // another call may have taken the hold before
-			h.in.freed(l, tr.id())
-		}
-		return nil
-	}
-	return h.release(ctx, l.releaseCommand(h.lease, h.fence), tr, l.undoing())
+	return l.releaseTaken(ctx, l.take(), tr)
 }
 
 // Fence returns the fence of the current hold. It reads the clock.
 func (l *Lock) Fence() (uint64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.hold == nil:
+	switch h := l.present(); {
+	case h == nil:
 		return 0, &Fault{Kind: NotHeld}
-	case l.hold.isLost():
+	case h.isLost():
 		return 0, &Fault{Kind: Lost}
+	default:
+		return h.now().fence, nil
 	}
-	return l.hold.fence, nil
 }
 
 // GrantedFence returns the fence of the current hold, lost or not; 0: nothing is held.
 func (l *Lock) GrantedFence() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.hold == nil {
+	h := l.present()
+	if h == nil {
 		return 0
 	}
-	return l.hold.fence
+	return h.now().fence
 }
 
 // Holds is the number of holds that have not been released, lost ones included.
 func (l *Lock) Holds() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.hold == nil {
-		return 0
+	holds := 0
+	if l.hold != nil {
+		holds = l.hold.count
 	}
-	return l.hold.count
+	if l.shares != nil {
+		holds += l.shares.count()
+	}
+	return holds
 }
 
-// Lost is closed when the current hold is lost; nil when nothing is held.
+// Lost is closed when the current hold is lost; nil when nothing is held. Any release
+// of a share releases any of the handle's, so theirs is closed when the lease ends.
 func (l *Lock) Lost() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.hold == nil {
+	switch h := l.present(); {
+	case h == nil:
 		return nil
+	case h.isShared():
+		return h.lease.done
+	default:
+		return h.lostChannel()
 	}
-	return l.hold.lostChannel()
 }
 
 // IsOwner reports whether r, a refusal or the reply that queued a request, names
 // this handle as the owner.
 func (l *Lock) IsOwner(r *wire.Reply) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	holder := r.GetHolder()
-	return l.hold != nil && l.number == holder.GetHandle() && bytes.Equal(l.hold.lease.id[:], holder.GetSession())
+	h, holder := l.present(), r.GetHolder()
+	return h != nil && l.number == holder.GetHandle() && bytes.Equal(h.lease.id[:], holder.GetSession())
 }
 
 // Proclaim replaces the value of the election that the handle leads.
@@ -304,14 +302,18 @@ func (l *Lock) undoing() (done func()) { return l.order.begin() }
 
 func (l *Lock) semaphore() string { return "" }
 
-func (l *Lock) lockCommand(lease *Lease, held *Hold, wait bool, value []byte) *wire.Command {
+func (l *Lock) lockCommand(lease *Lease, held *Hold, w wanted) *wire.Command {
 	cmd := &wire.Lock{
 		Name: l.name, Session: lease.id[:], Handle: l.number,
-		Reentrant: l.reentrant, Limit: l.limit, Wait: wait,
-		Election: l.space == wire.Space_ELECTION, Value: value,
+		Reentrant: l.reentrant, Limit: l.limit, Wait: w.wait,
+		Election: l.space == wire.Space_ELECTION, Value: w.value, Shared: w.shared,
 	}
 	if held != nil {
-		cmd.Fence = held.fence
+		if g := held.now(); g.share != 0 {
+			cmd.Share = g.share
+		} else {
+			cmd.Fence = g.fence
+		}
 	}
 	if l.label != "" && l.client.group.Level() >= wire.LevelLabel {
 		cmd.Label = []byte(l.label)
@@ -319,9 +321,12 @@ func (l *Lock) lockCommand(lease *Lease, held *Hold, wait bool, value []byte) *w
 	return &wire.Command{Op: &wire.Command_Lock{Lock: cmd}}
 }
 
-func (l *Lock) releaseCommand(lease *Lease, fence uint64) *wire.Command {
-	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
-		Name: l.name, Session: lease.id[:], Handle: l.number, Fence: fence,
-		Election: l.space == wire.Space_ELECTION,
-	}}}
+func (l *Lock) releaseCommand(lease *Lease, g grant) *wire.Command {
+	cmd := &wire.Unlock{
+		Name: l.name, Session: lease.id[:], Handle: l.number, Election: l.space == wire.Space_ELECTION, Share: g.share,
+	}
+	if g.share == 0 {
+		cmd.Fence = g.fence
+	}
+	return &wire.Command{Op: &wire.Command_Unlock{Unlock: cmd}}
 }

@@ -53,9 +53,9 @@ func (s *losses) note(l *Lease, holds map[*Hold]struct{}, why error) {
 	}
 	for h := range holds {
 		if skipped, ok := s.lines.allow(); ok {
-			s.log.Warn("lock lost", "name", h.name, "fence", h.fence, "session", l.id, "skipped", skipped)
+			s.log.Warn("lock lost", "name", h.name, "fence", h.now().fence, "session", l.id, "skipped", skipped)
 		}
 		s.lost.Add(1)
-		s.report(h.name, h.fence)
+		s.report(h.name, h.now().fence)
 	}
 }

@@ -1,6 +1,9 @@
 package client
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // order keeps the requests of one handle in order. A release or a withdrawal may be on
 // its way after its caller has left, and the group may apply a later request first,
@@ -29,6 +32,17 @@ func (o *order) end() {
 		close(o.settled)
 		o.settled = nil
 	}
+}
+
+// await waits for what is being undone, or for the end of the lease.
+func (l *Lease) await(ctx context.Context, settled <-chan struct{}) error {
+	select {
+	case <-settled:
+	case <-l.done:
+	case <-ctx.Done():
+		return contextFault(Unavailable, ctx)
+	}
+	return nil
 }
 
 // wait returns a channel that is closed when nothing is being undone any more; nil if

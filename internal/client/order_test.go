@@ -90,3 +90,47 @@ func TestLock_WaitForOrderEnds(t *testing.T) {
 		c.StopRenewing()
 	})
 }
+
+// A request for the lock does not overtake the releases of the handle's shares, and a request
+// for a share does not wait for them: with many callers there is always one under way.
+func TestRWLock_SharedReleasesUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		defer c.StopRenewing()
+		g.set(func() { g.sent = true })
+		l := newRWLock(t, c, LockConfig{Lease: mustOpen(t, c, time.Hour)})
+		mustShare(t, l)
+		g.hold()
+		wantKind(t, l.ReleaseShared(done(), nil), Unknown)
+		read := calling(t.Context(), l.AcquireShared)
+		synctest.Wait()
+		g.mu.Lock()
+		submitted := len(g.queue)
+		g.mu.Unlock()
+		if submitted != 2 {
+			t.Errorf("%d commands were submitted, want the release and a request", submitted)
+		}
+		wrote := calling(t.Context(), func(ctx context.Context, _ bool, tr *Trace) (uint64, error) { return l.Acquire(ctx, false, tr) })
+		synctest.Wait()
+		g.set(func() { slices.Reverse(g.queue) }) // the release comes last
+		g.release()
+		if err := <-read; err != nil {
+			t.Fatal(err)
+		}
+		if err := <-wrote; !isCode(err, wire.Code_LOCKED) {
+			t.Errorf("got %v beside a share", err)
+		}
+		g.hold()
+		wantKind(t, l.ReleaseShared(done(), nil), Unknown)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := l.Acquire(ctx, false, nil)
+		wantKind(t, err, Unavailable)
+		wrote = calling(t.Context(), func(ctx context.Context, _ bool, tr *Trace) (uint64, error) { return l.Acquire(ctx, false, tr) })
+		synctest.Wait()
+		g.release()
+		if err := <-wrote; err != nil {
+			t.Errorf("the handle holds nothing, and gets %v", err)
+		}
+	})
+}

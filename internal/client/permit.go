@@ -61,14 +61,14 @@ func (c *Client) Acquire(ctx context.Context, r PermitRequest) (*Permit, error) 
 // Release releases the permits. They count as released from the call on. It blocks
 // until the group has agreed or ctx is done; the release is pursued in any case.
 func (p *Permit) Release(ctx context.Context, tr *Trace) error {
-	h, lost := p.takeBack()
+	t := p.takeBack()
 	switch {
-	case h == nil:
+	case t.hold == nil:
 		return &Fault{Kind: NotHeld}
-	case lost:
+	case t.lost:
 		return &Fault{Kind: Lost}
 	}
-	return h.release(ctx, p.releaseCommand(h.lease, h.fence), tr, p.undoing())
+	return t.hold.release(ctx, p.releaseCommand, tr, t)
 }
 
 // Fence returns the fence of the acquisition. It reads the clock.
@@ -102,7 +102,7 @@ func (p *Permit) Lost() <-chan struct{} {
 func (p *Permit) granted(l *Lease, r *wire.Reply) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hold = newHold(p.name, l, r.GetFence())
+	p.hold = newHold(p.name, l, grantOf(r))
 	if !l.add(p.hold) {
 		return errLeaseEnded
 	}
@@ -110,15 +110,15 @@ func (p *Permit) granted(l *Lease, r *wire.Reply) error {
 }
 
 // takeBack implements target.
-func (p *Permit) takeBack() (h *Hold, lost bool) {
+func (p *Permit) takeBack() taken {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.released {
-		return nil, false
+		return taken{}
 	}
 	p.released = true
 	p.hold.lease.remove(p.hold)
-	return p.hold, p.hold.isLost()
+	return taken{hold: p.hold, lost: p.hold.isLost(), last: true, done: p.undoing()}
 }
 
 // undoing implements target: each Acquire stands by itself.
@@ -126,8 +126,8 @@ func (p *Permit) undoing() (done func()) { return func() {} }
 
 func (p *Permit) semaphore() string { return p.name }
 
-func (p *Permit) releaseCommand(l *Lease, fence uint64) *wire.Command {
+func (p *Permit) releaseCommand(l *Lease, g grant) *wire.Command {
 	return &wire.Command{Op: &wire.Command_Release{Release: &wire.Release{
-		Name: p.name, Session: l.id[:], Fence: fence,
+		Name: p.name, Session: l.id[:], Fence: g.fence,
 	}}}
 }

@@ -5,7 +5,10 @@ import "time"
 // recall closes a tenure; number 0: all tenures.
 func (k *keeper) recall(name string, number uint64) {
 	k.mu.Lock()
-	var recalled []*tenure
+	var (
+		recalled []*tenure
+		shared   []*sharedTenure
+	)
 	if n := k.names[name]; n != nil {
 		for _, t := range n.tenures {
 			if t.number == number || number == 0 {
@@ -13,10 +16,19 @@ func (k *keeper) recall(name string, number uint64) {
 				n.wanted = time.Now()
 			}
 		}
+		for _, t := range n.sharedTenures {
+			if t.number == number || number == 0 {
+				shared = append(shared, t)
+				n.wanted = time.Now()
+			}
+		}
 	}
 	k.mu.Unlock()
 	for _, t := range recalled {
 		t.change(t.Close)
+	}
+	for _, t := range shared {
+		t.change(t.close)
 	}
 }
 

@@ -96,32 +96,20 @@ func (t *tenure) granted(_ *Lease, r *wire.Reply) error {
 }
 
 // takeBack implements target. A tenure that was granted goes on without the request.
-func (t *tenure) takeBack() (h *Hold, lost bool) { return nil, false }
+func (t *tenure) takeBack() taken { return taken{} }
 
 func (t *tenure) semaphore() string { return "" }
 
 func (t *tenure) undoing() (done func()) {
 	t.keeper.mu.Lock()
 	defer t.keeper.mu.Unlock()
-	return t.releasing()
-}
-
-// releasing notes that the lock is being released in the group, until done is called.
-// keeper.mu is held.
-func (t *tenure) releasing() (done func()) {
-	settled := t.keeper.of(t.name).order.begin()
-	return func() {
-		settled()
-		t.keeper.mu.Lock()
-		defer t.keeper.mu.Unlock()
-		t.keeper.tidy(t.name)
-	}
+	return t.keeper.undoing(t.name)
 }
 
 // releaseCommand implements target.
-func (t *tenure) releaseCommand(lease *Lease, fence uint64) *wire.Command {
+func (t *tenure) releaseCommand(lease *Lease, g grant) *wire.Command {
 	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
-		Name: t.name, Session: lease.id[:], Handle: t.number, Fence: fence,
+		Name: t.name, Session: lease.id[:], Handle: t.number, Fence: g.fence,
 	}}}
 }
 
@@ -150,7 +138,7 @@ func (t *tenure) next() (step linger.Step[*keptRequest]) {
 			if t.timer != nil {
 				t.timer.Stop()
 			}
-			t.done = t.releasing()
+			t.done = t.keeper.undoing(t.name)
 			t.keeper.over(t)
 			return step
 		default:
@@ -176,7 +164,7 @@ func (t *tenure) submit(step linger.Step[*keptRequest]) {
 	lease := t.keeper.lease
 	switch step.Action {
 	case linger.Release:
-		lease.client.pursue(lease.client.traced(t.releaseCommand(lease, t.first), t.cause), func(answer) { t.done() })
+		lease.client.pursue(lease.client.traced(t.releaseCommand(lease, grant{fence: t.first}), t.cause), func(answer) { t.done() })
 	case linger.Refill:
 		lease.client.pursue(&wire.Command{Op: &wire.Command_Refill{Refill: &wire.Refill{
 			Name: t.name, Session: lease.id[:], Handle: t.number, Fence: t.first, Fences: step.Fences,
@@ -369,7 +357,7 @@ func (l *Lock) acquireHere(ctx context.Context) (fence uint64, ok bool) {
 
 // releaseUnreceived releases a grant of a tenure that no caller has received.
 func (l *Lock) releaseUnreceived() {
-	if h, lost, last := l.takeOne(); h != nil && !lost && last && h.in != nil {
-		h.in.freed(l, nil)
+	if t := l.take(); t.hold != nil && !t.lost && t.last && t.hold.in != nil {
+		t.hold.in.freed(l, nil)
 	}
 }

@@ -151,9 +151,7 @@ func TestTenure_NotAfterDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own.mu.Lock()
-	own.renewed -= instant(time.Hour)
-	own.mu.Unlock()
+	own.age(time.Hour)
 	applied := g.commands()
 	if fence := mustAcquire(t, a); fence <= before+1 || g.commands() == applied {
 		t.Errorf("fence %d after %d without a new session", fence, before)

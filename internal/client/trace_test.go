@@ -41,7 +41,7 @@ func (c *traced) want(t *testing.T, seen ...string) {
 	}
 }
 
-func raise(t *testing.T, c *Client, level uint32) {
+func raise(t testing.TB, c *Client, level uint32) {
 	t.Helper()
 	raise := &wire.RaiseLevel{Level: level}
 	if _, err := c.Exec(t.Context(), &wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: raise}}); err != nil {

@@ -52,6 +52,8 @@ type Recall struct {
 	Incarnation wire.ID
 	Lock        string
 	Handle      uint64
+	Shared      bool   // of a shared hold, or of a waiter for one
+	Share       uint64 // number of a shared hold
 }
 
 // MemberLiveness is what the group holds of the last registered process of a member.

@@ -12,6 +12,7 @@ import (
 // Access is what a Node and a Client have in common.
 type Access interface {
 	FencedLock(name string, opts ...conclave.LockOption) *conclave.FencedLock
+	RWLock(name string, opts ...conclave.LockOption) *conclave.RWLock
 	Semaphore(name string, limit int) *conclave.Semaphore
 	Election(name string) *conclave.Election
 	KV() *conclave.KV

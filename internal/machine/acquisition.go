@@ -23,6 +23,7 @@ func (t ticket) wire() wire.Ticket { return wire.Ticket{Incarnation: t.by.id, Se
 type acquisitions struct {
 	waiters *btree.BTreeG[*waiter]
 	holds   *btree.BTreeG[*lock]
+	shares  *btree.BTreeG[*share]
 	permits *btree.BTreeG[*permit]
 }
 
@@ -31,44 +32,61 @@ func (m *Machine) newAcquisitions() acquisitions {
 	return acquisitions{
 		ordered.NewSharingTree(v, func(a, b *waiter) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeWaiters),
 		ordered.NewSharingTree(v, func(a, b *lock) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeHolds),
+		ordered.NewSharingTree(v, func(a, b *share) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeShares),
 		ordered.NewSharingTree(v, func(a, b *permit) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freePermits),
 	}
 }
 
-// find returns what the sequence number has obtained, but for an ended session, and as
-// long as it is not unclaimed, which voids its ticket: at most one is not nil.
-func (a *acquisitions) find(seq uint64) (w *waiter, l *lock, p *permit) {
-	w, l, p = a.obtained(seq)
-	switch {
-	case w != nil && w.session.dead(), l != nil && l.owner.dead(), p != nil && p.owner.dead():
-		return nil, nil, nil
-	case l != nil && l.unclaimed(), p != nil && p.unclaimed():
-		return nil, nil, nil
-	}
-	return w, l, p
+// obtained is what a ticket has obtained: at most one is not nil.
+type obtained struct {
+	waiter *waiter
+	hold   *lock
+	share  *share
+	permit *permit
 }
 
-// obtained returns what the sequence number has obtained: at most one is not nil.
-func (a *acquisitions) obtained(seq uint64) (w *waiter, l *lock, p *permit) {
+// find returns what the sequence number has obtained, but for an ended session, and as
+// long as it is not unclaimed, which voids its ticket.
+func (a *acquisitions) find(seq uint64) obtained {
+	var s *session
+	o, unclaimed := a.obtained(seq), false
+	switch {
+	case o.waiter != nil:
+		s = o.waiter.session
+	case o.hold != nil:
+		s, unclaimed = o.hold.owner, o.hold.unclaimed()
+	case o.share != nil:
+		s, unclaimed = o.share.owner, o.share.unclaimed()
+	case o.permit != nil:
+		s, unclaimed = o.permit.owner, o.permit.unclaimed()
+	}
+	if s == nil || s.dead() || unclaimed {
+		return obtained{}
+	}
+	return o
+}
+
+// obtained returns what the sequence number has obtained.
+func (a *acquisitions) obtained(seq uint64) (o obtained) {
 	t := ticket{seq: seq}
-	if w, _ = a.waiters.Get(&waiter{ticket: t}); w != nil {
-		return w, nil, nil
+	if o.waiter, _ = a.waiters.Get(&waiter{ticket: t}); o.waiter != nil {
+		return o
 	}
-	if l, _ = a.holds.Get(&lock{ticket: t}); l != nil {
-		return nil, l, nil
+	if o.hold, _ = a.holds.Get(&lock{ticket: t}); o.hold != nil {
+		return o
 	}
-	p, _ = a.permits.Get(&permit{ticket: t})
-	return nil, nil, p
+	if o.share, _ = a.shares.Get(&share{ticket: t}); o.share != nil {
+		return o
+	}
+	o.permit, _ = a.permits.Get(&permit{ticket: t})
+	return o
 }
 
 // taken reports whether the sequence number has obtained something.
-func (a *acquisitions) taken(seq uint64) bool {
-	w, l, p := a.obtained(seq)
-	return w != nil || l != nil || p != nil
-}
+func (a *acquisitions) taken(seq uint64) bool { return a.obtained(seq) != obtained{} }
 
 // withdraw undoes what a request of the submitter that was queued has obtained: its
-// place, its permits, or the first hold of a lock. Re-entries remain.
+// place, its permits, or the first hold of a lock or a share. Re-entries remain.
 func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 	id, ok := wire.IDFrom(c.Incarnation)
 	switch {
@@ -77,15 +95,18 @@ func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 	case id != inc.id: // sent again after a new registration: the ticket ended with the old one
 		return m.reply(wire.Code_NOT_HELD)
 	}
-	switch w, l, p := inc.find(c.Seq); {
-	case w != nil:
-		m.dismiss(w, wire.Code_WITHDRAWN)
+	switch o := inc.find(c.Seq); {
+	case o.waiter != nil:
+		m.dismiss(o.waiter, wire.Code_WITHDRAWN)
 		return m.reply(wire.Code_OK)
-	case l != nil:
-		m.voidTicket(l)
-		return m.releaseHold(l)
-	case p != nil:
-		return m.releasePermits(p)
+	case o.hold != nil:
+		m.voidTicket(o.hold)
+		return m.releaseHold(o.hold)
+	case o.share != nil:
+		sharing{m}.voidShareTicket(o.share)
+		return sharing{m}.releaseShare(o.share)
+	case o.permit != nil:
+		return m.releasePermits(o.permit)
 	}
 	return m.reply(wire.Code_NOT_HELD)
 }
@@ -96,6 +117,7 @@ type Acquired struct {
 	Waiting, Held bool
 	Fence         uint64 // if Held
 	Holds         uint32 // if Held: of a lock, the holds of its owner; of a semaphore, the permits
+	Share         uint64 // if Held: number of a share; 0: it is none
 }
 
 // Acquisition returns what the ticket of a queued Lock or Acquire has obtained.
@@ -104,13 +126,15 @@ func (m *Machine) Acquisition(t wire.Ticket) Acquired {
 	if inc == nil {
 		return Acquired{}
 	}
-	switch w, l, p := inc.find(t.Seq); {
-	case w != nil:
+	switch o := inc.find(t.Seq); {
+	case o.waiter != nil:
 		return Acquired{Waiting: true}
-	case l != nil:
-		return Acquired{Held: true, Fence: l.fence, Holds: l.holds}
-	case p != nil:
-		return Acquired{Held: true, Fence: p.fence, Holds: p.n}
+	case o.hold != nil:
+		return Acquired{Held: true, Fence: o.hold.fence, Holds: o.hold.holds}
+	case o.share != nil:
+		return Acquired{Held: true, Fence: o.share.lock.phase().fence, Holds: o.share.holds, Share: o.share.number}
+	case o.permit != nil:
+		return Acquired{Held: true, Fence: o.permit.fence, Holds: o.permit.n}
 	}
 	return Acquired{}
 }
@@ -125,7 +149,7 @@ func (m *Machine) Recheck(t wire.Ticket, session wire.ID, semaphore string) *wir
 	case got.Waiting:
 		return nil
 	case got.Held:
-		return &wire.Reply{Code: wire.Code_OK, Fence: got.Fence, Holds: got.Holds, Trace: m.storedTrace(t)}
+		return &wire.Reply{Code: wire.Code_OK, Fence: got.Fence, Holds: got.Holds, Share: got.Share, Trace: m.storedTrace(t)}
 	case limit != 0:
 		return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: limit}
 	}

@@ -43,7 +43,7 @@ func ask(w io.Writer, m *Machine, q []string) {
 	case "leader":
 		fmt.Fprintf(w, "leader of %s: %s\n", q[1], printLeader(leaderOf(m, q[1])))
 	case "acquired":
-		fmt.Fprintf(w, "%+v\n", m.Acquisition(must(ticketFrom(q[1]))))
+		printAcquired(w, m.Acquisition(must(ticketFrom(q[1]))))
 	case "known":
 		_, _, known := m.Registration(makeID(q[1]))
 		fmt.Fprintln(w, known)

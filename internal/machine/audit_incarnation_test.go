@@ -8,7 +8,7 @@ func (a *auditor) incarnations() {
 			a.fail("the incarnation %s is kept after its end", id)
 		}
 		a.waiting += inc.waiters.Len()
-		a.tickets -= inc.holds.Len() + inc.permits.Len()
+		a.tickets -= inc.holds.Len() + inc.shares.Len() + inc.permits.Len()
 	}
 	retained := a.m.retention
 	retained.members, retained.clients = 0, 0
@@ -19,7 +19,7 @@ func (a *auditor) incarnations() {
 	}()
 	for inc := range a.m.registry.all() {
 		a.waiting += inc.waiters.Len()
-		a.tickets -= inc.holds.Len() + inc.permits.Len()
+		a.tickets -= inc.holds.Len() + inc.shares.Len() + inc.permits.Len()
 		bytes := a.window(inc)
 		if inc.client {
 			retained.clients += bytes

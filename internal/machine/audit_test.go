@@ -13,7 +13,7 @@ import (
 
 // audit checks what must be true of any machine between two entries.
 func audit(m *Machine) error {
-	a := &auditor{m: m, fences: map[uint64]bool{}}
+	a := &auditor{m: m, fences: map[uint64]bool{}, begun: map[uint64]bool{}, numbers: map[uint64]int{}}
 	for _, space := range []space{m.locks, m.elections} {
 		for name, l := range space.byName {
 			a.lock(name, l)
@@ -30,10 +30,11 @@ func audit(m *Machine) error {
 	a.standalone()
 	a.clients()
 	a.sessions()
-	if a.holds != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 || a.tickets != 0 {
+	if a.holds != 0 || a.shares != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 || a.tickets != 0 {
 		a.fail("the two sides of a relation differ: %+v", *a)
 	}
 	a.belongings()
+	a.portions()
 	if a.delayed+len(m.keys.delays) != m.delays.Len() {
 		a.fail("%d delays, and %d are kept", a.delayed+len(m.keys.delays), m.delays.Len())
 	}
@@ -46,8 +47,11 @@ type auditor struct {
 	fences map[uint64]bool
 	errs   []error
 
-	holds, permits, waiters, waiting, bound, locked int
-	delayed, resized, tickets                       int
+	holds, shares, permits, waiters, waiting, bound, locked int
+	delayed, resized, tickets, counted                      int
+
+	begun   map[uint64]bool // fences of phases
+	numbers map[uint64]int  // of shares
 }
 
 func (a *auditor) fail(format string, args ...any) {
@@ -65,7 +69,7 @@ func (a *auditor) lock(name string, l *lock) {
 	switch {
 	case l.name() != name:
 		a.fail("lock %q is kept under %q", l.name(), name)
-	case l.owner == nil && l.delayUntil == 0:
+	case l.owner == nil && l.delayUntil == 0 && !l.phase().held() && !l.isDue():
 		a.fail("lock %q is idle with %d waiting", name, l.waiters())
 	case l.owner != nil && (l.delayUntil != 0 || l.holds == 0 || a.m.sessions[l.owner.id] != l.owner):
 		a.fail("lock %q has an owner that cannot own it", name)
@@ -79,9 +83,10 @@ func (a *auditor) lock(name string, l *lock) {
 	if l.owner != nil {
 		a.fence(l.fence)
 		a.holds++
-	} else {
+	} else if l.delayUntil != 0 {
 		a.delayed++
 	}
+	a.phase(l)
 	a.queue(l.head(), func(w *waiter) bool { return w.lock == l && w.semaphore == nil })
 }
 
@@ -243,6 +248,10 @@ func (a *auditor) sessions() {
 		a.ender(s)
 		a.holds -= s.holds.Len + s.leads.Len
 		a.permits -= s.permits.Len
+		a.shares -= s.shares.Len
+		if claims := s.shareClaims; s.ttl == 0 && s.shares.Len != 0 && claims.Len() != s.shares.Len || s.ttl != 0 && claims != nil {
+			a.fail("session %s has %d shares, and others to claim", s.id, s.shares.Len)
+		}
 		a.waiters -= s.waiters.Len
 		a.waiting -= s.waiters.Len
 		a.locked -= s.locked()
@@ -302,6 +311,9 @@ func (a *auditor) belongings() {
 		for _, l := range space.byName {
 			queued += l.waiters()
 			labels += len(l.label())
+			for _, sh := range a.m.sharesOf(l) {
+				labels += len(sh.label)
+			}
 			if l.owner == nil && (l.label() != "" || l.since != 0) {
 				a.fail("lock %q has a label, or a time, without an owner", l.name())
 			}
@@ -366,6 +378,6 @@ func (a *auditor) names(t ticket, ended bool) bool {
 	return a.m.incarnation(t.by.id) == t.by || ended && a.m.gone[t.by.id] == t.by
 }
 
-func waiterOf(t ticket) *waiter { w, _, _ := t.by.obtained(t.seq); return w }
-func heldBy(t ticket) *lock     { _, l, _ := t.by.obtained(t.seq); return l }
-func permitOf(t ticket) *permit { _, _, p := t.by.obtained(t.seq); return p }
+func waiterOf(t ticket) *waiter { return t.by.obtained(t.seq).waiter }
+func heldBy(t ticket) *lock     { return t.by.obtained(t.seq).hold }
+func permitOf(t ticket) *permit { return t.by.obtained(t.seq).permit }

@@ -118,7 +118,7 @@ func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
 	m.schedule(known)
 	m.dirty.put(known.key(), known)
 	if failed {
-		m.endSessions(m.dependents(known), fact.CheckFailed, nil)
+		m.endSessions(m.dependents(known), fact.CheckFailed, shortened{})
 	}
 	r := m.reply(wire.Code_OK)
 	r.Checks = []*wire.CheckTerms{m.terms(known)}
@@ -160,7 +160,7 @@ func (m *Machine) dropCheck(inc *incarnation, c *wire.DropCheck) *wire.Reply {
 	}
 	m.removeCheck(known)
 	member.listBuiltIn(m)
-	m.endSessions(m.dependents(known), fact.CheckFailed, nil)
+	m.endSessions(m.dependents(known), fact.CheckFailed, shortened{})
 	return m.reply(wire.Code_OK)
 }
 
@@ -206,7 +206,7 @@ func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 	}
 	m.silence(k, !c.Alive)
 	if k.silent {
-		m.endSessions(m.dependents(&check{member: k, name: gossipCheck}), fact.CheckFailed, nil)
+		m.endSessions(m.dependents(&check{member: k, name: gossipCheck}), fact.CheckFailed, shortened{})
 	}
 	return m.reply(wire.Code_OK)
 }
@@ -231,7 +231,7 @@ func reportProcess(m *Machine, c *wire.ReportProcess) *wire.Reply {
 	k.crashed = c.Crashed
 	m.memberChanged(k)
 	if k.crashed && k.hasBuiltIn(m.levels, processCheck) {
-		m.endSessions(m.dependents(&check{member: k, name: processCheck}), fact.CheckFailed, nil)
+		m.endSessions(m.dependents(&check{member: k, name: processCheck}), fact.CheckFailed, shortened{})
 	}
 	return m.reply(wire.Code_OK)
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -190,7 +191,7 @@ func clientLogs(tb testing.TB) (logs [][]byte) {
 			data := must(proto.Marshal(&wire.Batch{Version: wire.BatchVersion, Submissions: []*wire.Submission{s}}))
 			log = append(append(log, byte(len(data))), data...)
 		}
-		for i, line := range []string{"register member=1 boot=1 level=4", "raise level=4"} {
+		for i, line := range []string{fmt.Sprintf("register member=1 boot=1 level=%d", wire.FeatureLevel), fmt.Sprintf("raise level=%d", wire.FeatureLevel)} {
 			add(&wire.Submission{Member: 1, Incarnation: id(1), Calls: []*wire.Call{{Seq: uint64(i + 1), Command: must(parseCommand(strings.Fields(line)))}}})
 		}
 		add(ofClient(1, 1, registerClientCommand(1, 10*second, second)))

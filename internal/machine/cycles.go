@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"iter"
 	"math"
 	"slices"
 
@@ -10,8 +11,8 @@ import (
 
 // Wait-for cycles. The nodes of the graph are sessions: a handle is of one name, so that the
 // handle which holds one lock is never the one that waits for another. There is an edge from
-// a session with a waiter to the owner of the lock. It is enough to follow owners: what
-// stands before a waiter in its queue waits for the same owner. A session that waits for
+// a session with a waiter to the owner of the lock, or to each that has a share of it. It is enough
+// to follow owners: what stands before a waiter in its queue waits for the same owners. A session that waits for
 // itself is no cycle: that is how the handles of a session exclude each other.
 //
 // Nothing is kept for this between two queries: locking must not pay for it. A walk begins
@@ -91,7 +92,7 @@ func (p *cyclesPage) add(w *waiter) (more bool) {
 	if !p.begin() {
 		return false
 	}
-	if s := w.session; s.waiters.First() == w && s.holds.Len+s.leads.Len > 0 && !s.dead() {
+	if s := w.session; s.waiters.First() == w && s.holds.Len+s.leads.Len+s.shares.Len > 0 && !s.dead() {
 		path, whole := s.cycle(&p.left, &p.m.visits)
 		if !whole && p.walked {
 			return false
@@ -112,52 +113,81 @@ func (p *cyclesPage) begin() (more bool) {
 	return p.seen <= maxWalked
 }
 
-// cycle returns the waiters along a shortest cycle through the session, from its own waiter
-// on; nil: there is none, or not whole. It looks at left waiters at most, and counts them down;
-// whole reports that they were enough.
-func (s *session) cycle(left *int, v *ordered.Visits) (path []*waiter, whole bool) {
-	by := make(map[*session]*waiter) // by which the session was reached
+// wait is an edge of the graph: a waiter, and the owner that it waits for.
+type wait struct {
+	waiter *waiter
+	owner  *session
+	share  *share // by which the owner is one; nil: it is the exclusive one
+}
+
+// cycle returns the edges along a shortest cycle through the session, from its own waiter
+// on; nil: there is none, or not whole. It looks at left waiters and shares at most, and counts them
+// down; whole reports that they were enough.
+func (s *session) cycle(left *int, v *ordered.Visits) (path []wait, whole bool) {
+	by := make(map[*session]wait) // by which the session was reached
 	for next := []*session{s}; len(next) > 0; next = next[1:] {
 		for w := next[0].waiters.First(); w != nil; w = w.inSession.Next() {
 			v.Count()
 			if *left--; *left < 0 {
 				return nil, false
 			}
-			owner := w.blockedBy()
-			switch {
-			case owner == nil, owner == w.session, by[owner] != nil:
-			case owner != s:
-				*left -= sessionWalked
-				by[owner] = w
-				next = append(next, owner)
-			default:
-				for ; w != nil; w = by[w.session] {
-					v.Count()
-					path = append(path, w)
+			for edge := range w.blockedBy(v) { // which counts
+				if edge.share != nil {
+					if *left--; *left < 0 {
+						return nil, false
+					}
 				}
-				slices.Reverse(path)
-				return path, true
+				switch _, reached := by[edge.owner]; {
+				case edge.owner == w.session, reached:
+				case edge.owner != s:
+					*left -= sessionWalked
+					by[edge.owner] = edge
+					next = append(next, edge.owner)
+				default:
+					for ok := true; ok; edge, ok = by[edge.waiter.session] {
+						v.Count()
+						path = append(path, edge)
+					}
+					slices.Reverse(path)
+					return path, true
+				}
 			}
 		}
 	}
 	return nil, true
 }
 
-// blockedBy returns the session that owns what the waiter waits for; nil: it waits for a
+// blockedBy iterates over the owners of what the waiter waits for. There is none if it waits for a
 // lock-delay, or for permits, which many sessions may release.
-func (w *waiter) blockedBy() *session {
-	if w.lock == nil || w.lock.owner == nil || w.lock.owner.dead() {
-		return nil
+func (w *waiter) blockedBy(v *ordered.Visits) iter.Seq[wait] {
+	return func(yield func(wait) bool) {
+		switch l := w.lock; {
+		case l == nil:
+		case l.owner != nil:
+			if !l.owner.dead() {
+				yield(wait{w, l.owner, nil})
+			}
+		case l.phase().isLive() && !l.isDue():
+			l.phase().live.Ascend(func(sh *share) bool {
+				v.Count()
+				return sh.owner.dead() || yield(wait{w, sh.owner, sh})
+			})
+		}
 	}
-	return w.lock.owner
 }
 
-func (m *Machine) viewCycle(path []*waiter) []WaitView {
+func (m *Machine) viewCycle(path []wait) []WaitView {
 	var views []WaitView
-	for _, w := range path {
+	for _, edge := range path {
 		m.visits.Count()
-		v := WaitView{Name: w.lock.name(), Waiter: m.viewWaiter(w), Holder: m.viewHolder(w.lock)}
-		if w.lock.isElection() {
+		l := edge.waiter.lock
+		v := WaitView{Name: l.name(), Waiter: m.viewWaiter(edge.waiter)}
+		if edge.share != nil {
+			v.Holder = sharing{m}.viewShare(edge.share).OwnerView
+		} else {
+			v.Holder = m.viewHolder(l)
+		}
+		if l.isElection() {
 			v.Space = wire.Space_ELECTION
 		}
 		views = append(views, v)

@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -20,7 +21,7 @@ func (r *rig) checkCycles() error {
 		for i, step := range cycle {
 			next := cycle[(i+1)%len(cycle)]
 			l := r.straight.space(step.Space == wire.Space_ELECTION).byName[step.Name]
-			if step.Holder.Session != next.Waiter.Session || l == nil || l.owner.id != step.Holder.Session {
+			if step.Holder.Session != next.Waiter.Session || l == nil || !r.straight.holds(l, step.Holder) {
 				return fmt.Errorf("the cycle is broken at step %d: %s", i, printCycle(cycle))
 			}
 		}
@@ -29,6 +30,16 @@ func (r *rig) checkCycles() error {
 		return fmt.Errorf("wait-for cycles by session %v, want %v", got, want)
 	}
 	return nil
+}
+
+// holds reports whether the owner has the lock, exclusively or shared.
+func (m *Machine) holds(l *lock, by OwnerView) bool {
+	if !by.Shared {
+		return l.owner != nil && l.owner.id == by.Session
+	}
+	return slices.ContainsFunc(m.sharesOf(l), func(sh *share) bool {
+		return sh.owner != nil && sh.owner.id == by.Session && sh.handle == by.Handle
+	})
 }
 
 // process makes the driver another process, of a member of its own, with a session.

@@ -2,7 +2,7 @@ package machine
 
 import "cmp"
 
-// delayed is a lock, election, permit or key that cannot be acquired until its
+// delayed is a lock, election, share, permit or key that cannot be acquired until its
 // lock-delay ends.
 type delayed interface {
 	ends() int64
@@ -14,7 +14,7 @@ type delayed interface {
 type place struct {
 	kind  byte
 	name  string
-	fence uint64 // of a permit
+	fence uint64 // of a permit; of a share: its number
 }
 
 func (a place) compare(b place) int {

@@ -91,6 +91,10 @@ func (m *Machine) dispatch(inc *incarnation, seq uint64, c *wire.Command) *wire.
 		if m.levels.agreed >= wire.LevelLinger {
 			return m.refill(op.Refill)
 		}
+	case *wire.Command_Downgrade:
+		if x := (sharing{m}); x.hasShared() {
+			return x.downgrade(op.Downgrade)
+		}
 	}
 	return m.refuse(wire.Code_INVALID, "unknown command")
 }

@@ -88,7 +88,12 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 	}
 	for _, space := range []space{m.locks, m.elections} {
 		for _, l := range space.byName {
-			put(l.key, l)
+			if l.owner != nil || l.delayUntil != 0 {
+				put(l.key, l)
+			}
+			for _, sh := range m.sharesOf(l) {
+				put(sh.key(), sh)
+			}
 			queue(l.head())
 		}
 	}

@@ -22,6 +22,7 @@ const (
 	lockKind        = 'l' // + name                            LockState
 	electionKind    = 'e' // + name                            LockState
 	semaphoreKind   = 'S' // + name                            SemaphoreState
+	shareKind       = 'h' // + name of a lock + NUL + number   ShareState
 	permitKind      = 'p' // + name + NUL + fence              PermitState
 	waiterKind      = 'w' // + key of lock, election or semaphore + NUL + position  WaiterState
 	entryKind       = 'k' // + key                             KeyState
@@ -156,6 +157,7 @@ func (w *waiter) state() proto.Message {
 	return &wire.WaiterState{
 		Session: w.session.id[:], Handle: w.handle, Permits: w.permits, Value: w.value, Lingering: w.lingering,
 		Incarnation: w.ticket.by.id[:], Seq: w.ticket.seq, Since: w.since, Label: w.label,
+		Shared: w.shared,
 	}
 }
 

@@ -30,7 +30,7 @@ func encode(r record) []byte {
 // without reflection, to the same bytes; false: it cannot, and has written nothing.
 type plain interface{ fields(w *wire.Writer) bool }
 
-var _ = []plain{(*lock)(nil), stored{}, (*answer)(nil), (*incarnation)(nil)}
+var _ = []plain{(*lock)(nil), (*share)(nil), stored{}, (*answer)(nil), (*incarnation)(nil)}
 
 func (l *lock) fields(w *wire.Writer) bool {
 	if l.owner != nil {
@@ -69,6 +69,7 @@ func (s stored) fields(w *wire.Writer) bool {
 	w.Number(13, uint64(r.LockDelay))
 	w.Number(14, uint64(r.Block))
 	w.Bytes(15, r.Trace)
+	w.Number(16, r.Share)
 	return true
 }
 

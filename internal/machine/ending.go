@@ -21,7 +21,7 @@ func (m *Machine) endSessions(ending []*session, why fact.Cause, shortened short
 func (m *Machine) endSession(s *session, why fact.Cause) {
 	ended := fact.Ended{
 		Session: s.id, Outcomes: len(m.outcomes), Member: s.member, Name: s.name, Cause: why,
-		Held: s.holds.Len + s.leads.Len + s.permits.Len + s.locked(),
+		Held: s.held(),
 	}
 	if s.incarnation != nil {
 		ended.Incarnation = s.incarnation.id
@@ -59,7 +59,7 @@ func (m *Machine) release() {
 }
 
 // releaseOne releases the next thing that an ended session had: queue places by
-// position, locks, elections and permits by fence, keys by name; last the session itself.
+// position, locks, elections and permits by fence, shares by number, keys by name; last the session itself.
 func (m *Machine) releaseOne(s *session) {
 	switch {
 	case s.waiters.First() != nil:
@@ -70,6 +70,8 @@ func (m *Machine) releaseOne(s *session) {
 		m.releaseLock(s.leads.First(), s.delayUntil())
 	case s.permits.First() != nil:
 		m.endPermit(s.permits.First(), s.delayUntil())
+	case s.shares.First() != nil:
+		sharing{m}.endShare(s.shares.First(), s.delayUntil())
 	case s.locked() > 0:
 		key, _ := s.keys.Min()
 		m.endKey(key, s)
@@ -110,5 +112,5 @@ func (m *Machine) forget(inc *incarnation) {
 
 // idle reports that no ticket has obtained anything.
 func (a *acquisitions) idle() bool {
-	return a.waiters.Len()+a.holds.Len()+a.permits.Len() == 0
+	return a.waiters.Len()+a.holds.Len()+a.shares.Len()+a.permits.Len() == 0
 }

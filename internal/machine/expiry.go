@@ -12,7 +12,7 @@ import (
 
 // advance moves group time forward, never back, and fires what is due: first all
 // sessions together, whether their own TTL or that of a check has expired, then
-// lock-delays, then incarnations, then the removal of a member, then tombstones. The queue places of expiring incarnations go
+// lock-delays, then shares that the last entry had no room for, then incarnations, then the removal of a member, then tombstones. The queue places of expiring incarnations go
 // before anything is released, so that nothing is granted to a session or a process
 // that ends in the same entry.
 func (m *Machine) advance(time int64) {
@@ -27,10 +27,11 @@ func (m *Machine) advance(time int64) {
 	silent := m.silent()
 	var shortened shortened
 	for _, inc := range silent {
-		shortened = append(shortened, m.dropPlaces(inc)...)
+		m.dropPlaces(inc, &shortened)
 	}
 	m.endSessions(nil, fact.Expired, shortened)
 	m.endDelays()
+	sharing{m}.servePortions()
 	for _, inc := range silent {
 		m.drop(inc, fact.Expired)
 	}
@@ -70,7 +71,7 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 	if t := m.tombstones.byEnd.First(); t != nil {
 		at, ok = min(at, t.until), true
 	}
-	if m.ending.Len > 0 {
+	if m.ending.Len > 0 || m.portions.Len() > 0 {
 		at, ok = min(at, m.now), true
 	}
 	if !ok {

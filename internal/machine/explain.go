@@ -16,9 +16,9 @@ type ExplainQuery struct {
 // ExplainView is a lock, its owner and its queue at the applied index.
 type ExplainView struct {
 	LockView
-	Owner OwnerView   // with Held
+	Owner OwnerView   // with Held; of the first share if it is held shared
 	Queue []OwnerView // the first waiters, in order
-	Cycle []WaitView  // through the owner's session, from its waiter on; nil: none was found
+	Cycle []WaitView  // through the session of the owner, or of one of the Holders, from its waiter on; nil: none was found
 }
 
 // OwnerView is a handle that holds a lock or waits for it, and its session's lease.
@@ -30,6 +30,7 @@ type OwnerView struct {
 	Handle    uint64
 	Label     string
 	Since     int64 // how long it has the lock or waits; -1: unknown
+	Shared    bool  `json:",omitempty"` // it has, or waits for, a share
 	TTL       int64 // 0: none
 	Remaining int64 // until the session expires unless renewed; 0 without TTL
 	Renewed   int64 // since the last renewal; -1: the session is unbound, so nothing renews it
@@ -41,10 +42,15 @@ func (q ExplainQuery) Begin(m *Machine) func() any {
 	if l == nil || q.Space == wire.Space_SEMAPHORE {
 		return answered((*ExplainView)(nil))
 	}
-	v := &ExplainView{LockView: m.view(l)}
-	if v.Held {
+	v := &ExplainView{LockView: m.view(l, m.newPage(0))}
+	left := maxWalked
+	switch {
+	case !v.Held:
+	case v.Shared > 0:
+		v.Owner = v.Holders[0].OwnerView
+		v.Cycle = sharing{m}.cycleOf(l, &left)
+	default:
 		v.Owner = m.viewHolder(l)
-		left := maxWalked
 		path, _ := l.owner.cycle(&left, &m.visits)
 		v.Cycle = m.viewCycle(path)
 	}
@@ -57,12 +63,28 @@ func (q ExplainQuery) Begin(m *Machine) func() any {
 	return answered(v)
 }
 
+// cycleOf returns a cycle through the session of one of the first shares.
+func (x sharing) cycleOf(l *lock, left *int) (views []WaitView) {
+	seen := 0
+	l.phase().live.Ascend(func(sh *share) bool {
+		x.visits.Count()
+		if !sh.owner.dead() {
+			path, _ := sh.owner.cycle(left, &x.visits)
+			views = x.viewCycle(path)
+		}
+		seen++
+		*left--
+		return len(views) == 0 && *left > 0 && seen < MaxHolders
+	})
+	return views
+}
+
 func (m *Machine) viewHolder(l *lock) OwnerView {
 	return m.viewOwner(l.owner, OwnerView{Handle: l.handle, Label: l.label(), Since: m.age(l.since)})
 }
 
 func (m *Machine) viewWaiter(w *waiter) OwnerView {
-	return m.viewOwner(w.session, OwnerView{Handle: w.handle, Label: w.label, Since: m.age(w.since)})
+	return m.viewOwner(w.session, OwnerView{Handle: w.handle, Label: w.label, Since: m.age(w.since), Shared: w.shared})
 }
 
 // age returns the time that has passed since a stamp, or -1.

@@ -39,6 +39,7 @@ func FuzzApply(f *testing.F) {
 		}
 		f.Add(log)
 	}
+	f.Add(sharedLog(f))
 	f.Fuzz(func(t *testing.T, log []byte) {
 		r := newRig()
 		for len(log) > 0 {
@@ -76,9 +77,25 @@ var fuzzCommands = []string{
 	"release p s fence=1",
 	"resize p limit=2",
 	"withdraw A.4",
+	"lock x s/1 shared wait lingering",
+	"downgrade x s/1 fence=1",
 	"write put k v flags=1 ; put-fenced k v fence=1 ; swap k v index=3 ; acquire k v session=s",
 	"write expect-holder k session=s index=1 ; release k v session=s ; expect k index=3",
 	"write delete k ; delete-if k index=0 ; delete-prefix a/",
+}
+
+// sharedLog has all that concerns shares.
+func sharedLog(tb testing.TB) (log []byte) {
+	tb.Helper()
+	for i, line := range []string{
+		"register member=1 boot=1 level=7", "raise level=7", "open s ttl=none delay=2s", "lock x s/1 shared reentrant", "lock x s/1 shared reentrant share=1",
+		"lock x s/2 wait", "lock x s/3 shared wait lingering", "unlock x s/1 share=1", "withdraw A.6", "lock x s/3 wait", "unlock x s/1 share=1",
+		"unlock x s/3 share=2", "downgrade x s/3 fence=3", "close s",
+	} {
+		data := oneCall(tb, uint64(i+1), line)
+		log = append(append(log, byte(len(data))), data...)
+	}
+	return log
 }
 
 // oneCall is the data of an entry with the one command.
@@ -100,15 +117,19 @@ func FuzzLoad(f *testing.F) {
 	for k, v := range soundDisk() {
 		f.Add([]byte(k), v, []byte("lx"), []byte{})
 	}
+	for k, v := range sharedDisk() {
+		f.Add([]byte(k), v, []byte("hx\x00"+be(5)), []byte{})
+	}
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 []byte) {
-		d := soundDisk()
-		d[string(k1)], d[string(k2)] = v1, v2
-		m, err := Load(d.pairs())
-		if err != nil {
-			return
-		}
-		if err := audit(m); err != nil {
-			t.Fatal(err)
+		for _, d := range []disk{soundDisk(), sharedDisk()} {
+			d[string(k1)], d[string(k2)] = v1, v2
+			m, err := Load(d.pairs())
+			if err != nil {
+				continue
+			}
+			if err := audit(m); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

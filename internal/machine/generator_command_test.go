@@ -11,7 +11,7 @@ import (
 // The commands of the random logs: mostly sensible, sometimes nonsense.
 
 func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
-	n := g.rand.IntN(1000)
+	n := g.rand.IntN(1140)
 	for _, choice := range []struct {
 		weight int
 		make   func() *wire.Command
@@ -40,6 +40,9 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		{4, func() *wire.Command { return g.raise(r) }},
 		{140, func() *wire.Command { return g.lock(r) }},
 		{110, func() *wire.Command { return g.unlock(r) }},
+		{70, func() *wire.Command { return g.lockShared(r) }},
+		{50, func() *wire.Command { return g.unlockShared(r) }},
+		{20, func() *wire.Command { return g.downgrade(r) }},
 		{20, func() *wire.Command { return g.proclaim(r) }},
 		{20, func() *wire.Command { return g.refill(r) }},
 		{110, func() *wire.Command { return g.acquire(r) }},

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -11,7 +12,7 @@ func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
 	if m.fences+w.block() > maxFences {
 		return m.exhausted()
 	}
-	l.owner.held(l).Remove(l)
+	l.owner.list(l).Remove(l)
 	m.voidTicket(l)
 	r := m.grant(l, w)
 	if l.waiters() > 0 { // they have recalled the former hold
@@ -20,21 +21,71 @@ func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
 	return r
 }
 
-// grantHead grants a free lock to the first in its queue, or drops it.
+// grantHead grants a lock that has become free to the first in its queue, or drops it.
 func (m *Machine) grantHead(l *lock) {
-	for w := l.head(); w != nil; w = l.head() {
-		if m.dismissDead(w) {
+	sharing{m}.serve(l)
+	if l.owner == nil {
+		m.dirty.drop(l.key)
+	}
+}
+
+// disown takes the lock from its owner.
+func (x sharing) disown(l *lock) {
+	l.owner.list(l).Remove(l)
+	x.voidTicket(l)
+	x.candidates -= l.leader().Bytes()
+	l.owner, l.handle, l.holds, l.fence, l.lingering, l.since = nil, 0, 0, 0, false, 0
+	x.setLabel(l, "")
+	if l.extra != nil {
+		l.extra.leader = nil
+	}
+}
+
+// serve grants to the head of the queue as long as the lock is free for it, and drops a lock
+// that is idle. One entry grants a portion of shares; more at least the first of each queue.
+func (x sharing) serve(l *lock) {
+	for first := true; l.owner == nil && l.delayUntil == 0; {
+		w := l.head()
+		switch {
+		case w == nil:
+			if !l.phase().held() {
+				x.space(l.isElection()).remove(l)
+			}
+			return
+		case x.dismissDead(w):
 			continue
-		}
-		m.dequeue(w)
-		if m.fences+w.block() <= maxFences {
-			m.settle(w, m.caused(m.grant(l, w)))
+		case !w.shared && l.phase().held():
+			return
+		case w.shared && !first && x.grants <= 0:
+			x.portions.Push(l)
 			return
 		}
-		m.settle(w, m.exhausted())
+		x.dequeue(w)
+		switch {
+		case x.fences+w.block() > maxFences:
+			x.settle(w, x.exhausted())
+		case w.shared:
+			first = false
+			x.grants--
+			x.settle(w, x.caused(x.grantShare(l, w)))
+		default:
+			x.settle(w, x.caused(x.grant(l, w)))
+		}
 	}
-	m.space(l.isElection()).remove(l)
-	m.dirty.drop(l.key)
+}
+
+// servePortions goes on where an earlier entry has stopped, the oldest request first.
+func (x sharing) servePortions() {
+	for l := x.portions.First(); l != nil && x.grants > 0; l = x.portions.First() {
+		x.serve(l)
+	}
+}
+
+// byHead orders the locks with waiters for shares that can be granted.
+func byHead(a, b *lock) int { return byPosition(a.head(), b.head()) }
+
+func newPortions(v *ordered.Visits) ordered.Heap[*lock] {
+	return ordered.NewHeap(v, byHead, func(l *lock) *int { return &l.extra.shared.at })
 }
 
 // grant makes w the owner of a lock that has no other owner, under a new fence.
@@ -45,7 +96,7 @@ func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 	if l.ticket = w.granted(); l.ticket != (ticket{}) {
 		l.ticket.by.holds.ReplaceOrInsert(l)
 	}
-	w.session.held(l).Push(l)
+	w.session.list(l).Push(l)
 	m.dirty.put(l.key, l)
 	if l.isElection() {
 		m.elect(l, w.value)
@@ -81,4 +132,29 @@ func (m *Machine) grantPermits(w *waiter) *wire.Reply {
 	r := m.reply(wire.Code_OK)
 	r.Fence, r.Holds = p.fence, p.n
 	return r
+}
+
+// reenter adds a hold. It has no ticket of its own: it was never queued.
+func (m *Machine) reenter(l *lock, limit uint32) *wire.Reply {
+	if l.holds >= MaxHolds || limit != 0 && l.holds >= limit {
+		return m.reply(wire.Code_LIMIT_REACHED)
+	}
+	l.holds++
+	m.dirty.put(l.key, l)
+	return m.holding(l)
+}
+
+// nextFences reserves n fences and returns the first. There must be as many.
+func (m *Machine) nextFences(n uint64) (first uint64) {
+	first = m.fence() + 1
+	m.fences += n
+	return first
+}
+
+// fence is the largest fence granted so far.
+func (m *Machine) fence() uint64 { return uint64(m.epoch)<<48 | m.fences }
+
+// exhausted refuses rather than granting a fence twice.
+func (m *Machine) exhausted() *wire.Reply {
+	return m.refuse(wire.Code_TOO_LARGE, "all fences of this epoch are used; raise the epoch by recovery")
 }

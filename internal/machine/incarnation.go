@@ -116,7 +116,8 @@ func (m *Machine) renewed(inc *incarnation) {
 func (m *Machine) drop(inc *incarnation, why fact.Cause) {
 	m.dirty.expect(inc.count + inc.waiters.Len())
 	m.ended = slices.Grow(m.ended, inc.count)
-	shortened := m.dropPlaces(inc)
+	var shortened shortened
+	m.dropPlaces(inc, &shortened)
 	var ending, unbound []*session
 	inc.classes.Ascend(func(c *class) bool {
 		c.sessions.Ascend(func(s *session) bool {
@@ -153,7 +154,7 @@ func (m *Machine) drop(inc *incarnation, why fact.Cause) {
 
 // dropPlaces removes the incarnation's queue places, except those under sessions of
 // its own with a TTL, which end with it.
-func (m *Machine) dropPlaces(inc *incarnation) (shortened shortened) {
+func (m *Machine) dropPlaces(inc *incarnation, shortened *shortened) {
 	var places []*waiter
 	inc.waiters.Ascend(func(w *waiter) bool {
 		if !w.session.dead() && (w.session.incarnation != inc || w.session.ttl == 0) {
@@ -167,5 +168,4 @@ func (m *Machine) dropPlaces(inc *incarnation) (shortened shortened) {
 		m.settle(w, m.reply(wire.Code_WITHDRAWN))
 		shortened.by(w)
 	}
-	return shortened
 }

@@ -26,6 +26,8 @@ const (
 	MaxStandalone   = 16_384    // standalone sessions with a TTL: the first entry of a term renews all
 	MaxPlaces       = 1_048_576 // holds, permits, locked keys and queue places of one session
 	MaxWaiters      = 16_384    // of one lock
+	MaxShares       = 16_384    // of one lock: held shared, or awaited so
+	MaxGrants       = 1_024     // requests in queues that one entry grants shares, besides the first of each
 	MaxQueued       = 16_384    // queue places of one process: one entry may remove all
 	MaxHolds        = 1<<31 - 1 // of one owner, whatever its own limit
 	MaxReleased     = 5_000     // things that one entry releases because of ended sessions and lock-delays

@@ -40,7 +40,9 @@ func TestLimit_ClassesOfUsers(t *testing.T) {
 		"MaxUnregistered": ofOneClass, // of processes that are no members yet
 		"MaxForgettable":  ofNone,
 		"MaxReleased":     ofNone,
+		"MaxGrants":       ofNone,
 		"MaxWaiters":      ofTheName,
+		"MaxShares":       ofTheName,
 	}
 	found := declaredLimits(t)
 	for name := range found {

@@ -28,21 +28,93 @@ func (w *waiter) block() uint64 {
 	return 1
 }
 
-// recall recalls the last in line, behind which another owner is about to queue: the last
-// waiter, or the owner if there is none. So a tenure is recalled when the first one queues
-// behind it, and admits no newcomer that came later, even before it begins.
-func (m *Machine) recall(l *lock) {
-	if l.extra == nil || l.extra.queue.Last() == nil {
-		m.recallOwner(l)
-	} else if w := l.extra.queue.Last(); w.lingering && !w.session.dead() {
-		m.recalls = append(m.recalls, fact.Recall{Session: w.session.id, Incarnation: w.session.process(), Lock: l.name(), Handle: w.handle})
+// recall recalls the last in line, behind which next is about to queue: the last waiter, or the
+// owner if there is none. So a tenure is recalled when the first one queues
+// behind it, and admits no newcomer that came later, even before it begins. Shared tenures do
+// not keep each other from anything.
+func (m *Machine) recall(next *waiter) {
+	l := next.lock
+	var w *waiter
+	if l.extra != nil {
+		w = l.extra.queue.Last()
+	}
+	switch {
+	case w == nil:
+		if m.recallOwner(l); !next.shared {
+			sharing{m}.recallShares(l)
+		}
+	case !w.shared:
+		if w.lingering && !w.session.dead() {
+			m.recalls = append(m.recalls, recallOf(w.session, l, w.handle))
+		}
+	case !next.shared:
+		sharing{m}.recallTail(l)
 	}
 }
 
 func (m *Machine) recallOwner(l *lock) {
 	if l.lingering && !l.owner.dead() {
-		m.recalls = append(m.recalls, fact.Recall{Session: l.owner.id, Incarnation: l.owner.process(), Lock: l.name(), Handle: l.handle})
+		m.recalls = append(m.recalls, recallOf(l.owner, l, l.handle))
 	}
+}
+
+func recallOf(s *session, l *lock, handle uint64) fact.Recall {
+	return fact.Recall{Session: s.id, Incarnation: s.process(), Lock: l.name(), Handle: handle}
+}
+
+// recalled is how far the entry at an index has recalled shares, by number, and waiters for
+// shares, by position: it recalls none twice, however many exclusive requests it has.
+type recalled struct{ index, number, position uint64 }
+
+// recallShares recalls the shares that linger, as an exclusive request comes.
+func (x sharing) recallShares(l *lock) {
+	p := l.phase()
+	if p == nil {
+		return
+	}
+	mark := p.recalledBy(x.index)
+	var first *share
+	for sh := p.lingering.Last(); sh != nil && sh.number > mark.number; sh = sh.inPhase.Prev() {
+		first = sh
+	}
+	for sh := first; sh != nil; sh = sh.inPhase.Next() {
+		mark.number = sh.number
+		if !sh.owner.dead() {
+			r := recallOf(sh.owner, l, sh.handle)
+			r.Shared, r.Share = true, sh.number
+			x.recalls = append(x.recalls, r)
+		}
+	}
+}
+
+// recallTail recalls the waiters for shares at the end of the queue, behind which an exclusive
+// request queues. If there are no others, the shares too: those that wait join their phase.
+func (x sharing) recallTail(l *lock) {
+	mark := l.phase().recalledBy(x.index)
+	var first *waiter
+	w := l.extra.queue.Last()
+	for ; w != nil && w.shared && w.position > mark.position; w = w.inQueue.Prev() {
+		first = w
+	}
+	if w == nil {
+		x.recallShares(l)
+	}
+	for w := first; w != nil; w = w.inQueue.Next() {
+		mark.position = w.position
+		if w.lingering && !w.session.dead() {
+			r := recallOf(w.session, l, w.handle)
+			r.Shared = true
+			x.recalls = append(x.recalls, r)
+		}
+	}
+}
+
+// recalledBy returns how far the entry has recalled.
+func (p *phase) recalledBy(index uint64) *recalled {
+	if p.recalled.index != index {
+		p.recalled = recalled{index: index}
+	}
+	return &p.recalled
 }
 
 // refill reserves another block of fences for a tenure.

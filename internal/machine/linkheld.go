@@ -46,7 +46,7 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 		return errLoose
 	}
 	l.owner = m.sessions[id]
-	l.owner.held(l).Push(l)
+	l.owner.list(l).Push(l)
 	if l.ticket != (ticket{}) {
 		l.ticket.by.holds.ReplaceOrInsert(l)
 	}
@@ -148,8 +148,12 @@ func (ld *loader) linkWaiter(p pending[waiter, *wire.WaiterState], last uint64) 
 	m, w := ld.m, p.of
 	id, _ := wire.IDFrom(p.state.Session)
 	w.session = m.sessions[id]
-	if w.lock = ld.lockOf(p.at); w.lock == nil && p.at[0] == semaphoreKind {
+	switch w.lock = ld.lockOf(p.at); {
+	case w.lock != nil:
+	case p.at[0] == semaphoreKind:
 		w.semaphore = m.semaphores.byName[p.at[1:]]
+	case p.at[0] == lockKind && w.shared: // see linkQueues
+		w.lock = ld.freeLock(p.at)
 	}
 	if w.ticket, err = ld.ticket(p.state.Incarnation, p.state.Seq); err != nil {
 		return err
@@ -158,13 +162,17 @@ func (ld *loader) linkWaiter(p pending[waiter, *wire.WaiterState], last uint64) 
 	case w.lock == nil && s == nil, w.session == nil, w.ticket == ticket{}, ld.isLoose(w.ticket, w.session):
 		return errLoose
 	case s != nil && (w.permits == 0 || w.permits > s.limit), w.position > m.positions, !m.soundLabel(w.label, w.since, s == nil),
-		w.lingering && (s != nil || w.lock.isElection() || m.levels.agreed < wire.LevelLinger):
+		w.lingering && (s != nil || w.lock.isElection() || m.levels.agreed < wire.LevelLinger),
+		w.shared && (s != nil || w.lock.isElection() || m.levels.agreed < wire.LevelShared):
 		return errRange
 	case w.position <= last:
 		return errTwice
 	}
 	m.candidates += len(w.value)
 	m.labels += len(w.label)
+	if w.shared {
+		sharing{m}.sharedBy(w.lock)
+	}
 	w.join()
 	m.waiting++
 	return nil

@@ -11,6 +11,9 @@ type (
 	permitsOfSession struct{}
 	waitersInQueue   struct{}
 	waitersOfSession struct{}
+	sharesOfSession  struct{}
+
+	lingeringOfPhase struct{}
 )
 
 func (endedSessions) Of(s *session) *ordered.Link[session]         { return &s.inEnding }
@@ -19,4 +22,6 @@ func (sessionsOfCheck) Of(d *dependency) *ordered.Link[dependency] { return &d.i
 func (holdsOfSession) Of(l *lock) *ordered.Link[lock]              { return &l.inSession }
 func (permitsOfSession) Of(p *permit) *ordered.Link[permit]        { return &p.inSession }
 func (waitersInQueue) Of(w *waiter) *ordered.Link[waiter]          { return &w.inQueue }
+func (sharesOfSession) Of(s *share) *ordered.Link[share]           { return &s.inSession }
+func (lingeringOfPhase) Of(s *share) *ordered.Link[share]          { return &s.inPhase }
 func (waitersOfSession) Of(w *waiter) *ordered.Link[waiter]        { return &w.inSession }

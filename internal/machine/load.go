@@ -56,6 +56,7 @@ type loader struct {
 	sessions []pending[session, *wire.SessionState]
 	locks    []pending[lock, *wire.LockState]
 	permits  []pending[permit, *wire.PermitState]
+	shares   []pending[share, *wire.ShareState]
 	waiters  []pending[waiter, *wire.WaiterState]
 	tickets  []pending[wire.Ticket, *wire.Reply]
 }
@@ -64,7 +65,7 @@ type loader struct {
 type pending[T, S any] struct {
 	of    *T
 	state S
-	at    string // of a waiter: the durable key it waits for; of a permit: the semaphore's name
+	at    string // of a waiter: the durable key it waits for; of a permit or a share: the name
 }
 
 var (
@@ -113,6 +114,8 @@ func (ld *loader) pair(key string, value []byte) error {
 		return ld.semaphore(rest, value)
 	case permitKind:
 		return ld.permit(rest, value)
+	case shareKind:
+		return ld.share(rest, value)
 	case waiterKind:
 		return ld.waiter(rest, value)
 	case entryKind:

@@ -101,7 +101,7 @@ func (ld *loader) waiter(rest string, value []byte) error {
 	}
 	w := &waiter{
 		handle: st.Handle, permits: st.Permits, value: st.Value, lingering: st.Lingering, position: position,
-		label: st.Label, since: st.Since,
+		label: st.Label, since: st.Since, shared: st.Shared,
 	}
 	ld.waiters = append(ld.waiters, pending[waiter, *wire.WaiterState]{of: w, state: st, at: of})
 	return nil

@@ -8,9 +8,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// lock is a lock or an election. It exists only while it is held or delayed;
+// lock is a lock or an election. It exists only while it is held or delayed, or awaited;
 // waiters queue for one of the two. Its owner is a handle of a session: two
-// handles of one session exclude each other.
+// handles of one session exclude each other. One that is held shared has no owner.
 type lock struct {
 	key        string // durable; the name follows its first byte
 	owner      *session
@@ -32,6 +32,7 @@ type extra struct {
 	queue  ordered.List[waiter, waitersInQueue]
 	leader *fact.Leader // of an election that is held
 	label  string       // of the owner
+	shared *phase
 }
 
 func (l *lock) name() string { return l.key[1:] }
@@ -115,6 +116,10 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 	w := &waiter{
 		lock: l, session: s, handle: c.Handle, value: c.Value, lingering: m.mayLinger(c), label: m.labelOf(c), ticket: ticket{inc, seq},
 	}
+	if x := (sharing{m}); c.Shared && x.hasShared() {
+		w.shared = true
+		return x.request(w, c)
+	}
 	switch {
 	case c.Fence != 0 && !(mine && l.fence == c.Fence):
 		return m.reply(wire.Code_OWNERSHIP_LOST)
@@ -122,33 +127,38 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 		return m.reenter(l, c.Limit)
 	case l != nil && l.owner == s && l.unclaimed():
 		return m.claim(l, w)
-	case l == nil || c.Wait:
-		return m.newPlace(w, c)
-	case l.owner != nil:
-		if !c.Lingering || l.owner != s { // else it would take the lock from its own process
-			m.recallOwner(l)
-		}
-		return m.locked(l.holder())
+	case l != nil && s.attached != 0:
+		l = sharing{m}.disclaim(l, s)
+		w.lock = l
 	}
-	r := m.reply(wire.Code_LOCK_DELAY)
-	r.Delay = max(0, l.delayUntil-m.now)
-	return r
+	if l == nil || c.Wait {
+		return m.newPlace(w, c)
+	}
+	return sharing{m}.refuseLock(w)
 }
 
-// lockNow returns the lock, or nil. If its owner has ended, it is released first.
+// lockNow returns the lock, or nil. If its owner has ended, it is released first; if the sessions
+// of the first waiters have, these do not stand before others any more.
 func (m *Machine) lockNow(election bool, name string) *lock {
 	l := m.space(election).byName[name]
-	if l != nil && l.owner != nil && l.owner.dead() {
-		m.releaseLock(l, l.owner.delayUntil())
-		l = m.space(election).byName[name]
+	if l == nil {
+		return nil
 	}
-	return l
+	switch w := l.head(); {
+	case l.owner != nil && l.owner.dead():
+		m.releaseLock(l, l.owner.delayUntil())
+	case l.owner == nil && w != nil && w.session.dead():
+		sharing{m}.serve(l)
+	default:
+		return l
+	}
+	return m.space(election).byName[name]
 }
 
-// holder describes the owner of a lock that is held.
+// holder describes the owner of a lock that is held, or of its oldest share.
 func (l *lock) holder() *wire.Holder {
 	if l.owner == nil {
-		return nil
+		return l.phase().first().holder()
 	}
 	return &wire.Holder{Session: l.owner.id[:], Member: l.owner.member, Handle: l.handle, Fence: l.fence}
 }
@@ -185,6 +195,9 @@ func (m *Machine) unlock(c *wire.Unlock) *wire.Reply {
 	s, refusal := m.live(c.Session)
 	if s == nil {
 		return refusal
+	}
+	if x := (sharing{m}); c.Share != 0 && x.hasShared() {
+		return x.unlock(s, c)
 	}
 	l, refusal := m.holdOf(s, c.Election, c.Name, c.Handle, c.Fence)
 	if l == nil {
@@ -225,14 +238,7 @@ func (m *Machine) releaseHold(l *lock) *wire.Reply {
 // releaseLock takes the lock from its owner. It goes to the head of its queue, at
 // once or when its lock-delay ends.
 func (m *Machine) releaseLock(l *lock, until int64) {
-	l.owner.held(l).Remove(l)
-	m.voidTicket(l)
-	m.candidates -= l.leader().Bytes()
-	l.owner, l.handle, l.holds, l.fence, l.lingering, l.since = nil, 0, 0, 0, false, 0
-	m.setLabel(l, "")
-	if l.extra != nil {
-		l.extra.leader = nil
-	}
+	sharing{m}.disown(l)
 	if until > m.now {
 		l.delayUntil = until
 		m.beginDelay(l)

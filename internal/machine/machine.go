@@ -43,6 +43,7 @@ type Machine struct {
 	labels       int // bytes of the labels of owners and waiters
 	semaphores   semaphores
 	waiting      int // in all queues
+	shares       int // of all locks, live and delayed
 	resized      int // semaphores that Resize has set a limit of
 	keys         keys
 	ending       ordered.List[session, endedSessions] // ended, and being released, in this order
@@ -52,6 +53,7 @@ type Machine struct {
 	checks       *btree.BTreeG[*check]                // by member and name
 	checkups     ordered.Heap[*check]
 	delays       ordered.Heap[delayed]
+	portions     ordered.Heap[*lock] // those whose waiters for shares the next entries grant
 	deadlines    ordered.Heap[*incarnation]
 	standalone   ordered.Heap[*session] // with a TTL
 
@@ -61,6 +63,7 @@ type Machine struct {
 	encoder wire.Writer // of outcomes; its memory is used again
 	visits  ordered.Visits
 	left    int    // things that the present entry may still release
+	grants  int    // shares that it may still grant to waiters; see sharing.serve
 	cause   []byte // trace of the release that is being applied; nil: none
 
 	forClient bool // a client has submitted the command that is being applied
@@ -96,6 +99,7 @@ func New() *Machine {
 	m.checks = ordered.NewTree(v, byMember)
 	m.checkups = ordered.NewHeap(v, byExpiry, func(c *check) *int { return &c.at })
 	m.delays = ordered.NewHeap(v, byDelay, nil)
+	m.portions = newPortions(v)
 	m.deadlines = ordered.NewHeap(v, byDeadline, func(inc *incarnation) *int { return &inc.at })
 	m.standalone = ordered.NewHeap(v, byOwnDeadline, func(s *session) *int { return &s.at })
 	return m
@@ -105,7 +109,7 @@ func New() *Machine {
 // malformed Batch, or one of a higher level than the group's, has no effect; the cluster
 // must not propose one.
 func (m *Machine) Apply(index, term uint64, data []byte) fact.Result {
-	m.index, m.term, m.left = index, term, m.split
+	m.index, m.term, m.left, m.grants = index, term, m.split, min(m.split, MaxGrants)
 	if len(data) == 0 {
 		m.startTerm()
 		return m.result()

@@ -95,7 +95,7 @@ func (m *Machine) remove(k *member) {
 	m.memberChanged(k)
 	var shortened shortened
 	if inc != nil {
-		shortened = m.dropPlaces(inc)
+		m.dropPlaces(inc, &shortened)
 	}
 	m.endSessions(m.sessionsOf(k), fact.MemberRemoved, shortened)
 	for _, name := range slices.Sorted(maps.Keys(k.checks)) {

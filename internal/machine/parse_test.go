@@ -259,6 +259,7 @@ func parseLock(a *arguments, c *wire.Command) {
 			Name: a.name(1), Reentrant: a.flag("reentrant"), Limit: uint32(a.number("limit")),
 			Wait: a.flag("wait"), Fence: a.number("fence"), Election: a.flag("election"), Value: a.text("value"),
 			Lingering: a.flag("lingering"), Label: a.label(),
+			Shared: a.flag("shared"), Share: a.number("share"),
 		}
 		op.Session, op.Handle = a.owner(2)
 		c.Op = &wire.Command_Lock{Lock: op}
@@ -267,9 +268,13 @@ func parseLock(a *arguments, c *wire.Command) {
 		op.Session, op.Handle = a.owner(2)
 		c.Op = &wire.Command_Refill{Refill: op}
 	case "unlock":
-		op := &wire.Unlock{Name: a.name(1), Fence: a.number("fence"), Election: a.flag("election"), Trace: a.text("trace")}
+		op := &wire.Unlock{Name: a.name(1), Fence: a.number("fence"), Election: a.flag("election"), Trace: a.text("trace"), Share: a.number("share")}
 		op.Session, op.Handle = a.owner(2)
 		c.Op = &wire.Command_Unlock{Unlock: op}
+	case "downgrade":
+		op := &wire.Downgrade{Name: a.name(1), Fence: a.number("fence"), Trace: a.text("trace")}
+		op.Session, op.Handle = a.owner(2)
+		c.Op = &wire.Command_Downgrade{Downgrade: op}
 	case "proclaim":
 		op := &wire.Proclaim{Name: a.name(1), Fence: a.number("fence"), Value: a.text("value")}
 		op.Session, op.Handle = a.owner(2)

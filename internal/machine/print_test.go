@@ -55,7 +55,11 @@ func printResult(w io.Writer, r fact.Result) {
 		fmt.Fprintf(w, "%s %s of %s\n", what, printID(e.Session), printID(e.Incarnation))
 	})
 	for _, c := range r.Recalls {
-		fmt.Fprintf(w, "recall %s of %s/%d, bound to %s\n", c.Lock, printID(c.Session), c.Handle, printID(c.Incarnation))
+		fmt.Fprintf(w, "recall %s of %s/%d, bound to %s", c.Lock, printID(c.Session), c.Handle, printID(c.Incarnation))
+		if c.Shared {
+			fmt.Fprintf(w, ", share=%d", c.Share)
+		}
+		fmt.Fprintln(w)
 	}
 	fmt.Fprint(w, printKeyChanges(r.Keys), printLeaders(r.Leaders))
 }
@@ -64,6 +68,9 @@ func printReply(r *wire.Reply) string {
 	s := r.Code.String()
 	if r.Fence != 0 {
 		s += fmt.Sprintf(" fence=%d holds=%d", r.Fence, r.Holds)
+	}
+	if r.Share != 0 {
+		s += fmt.Sprintf(" share=%d", r.Share)
 	}
 	if r.Block != 0 {
 		s += fmt.Sprintf(" block=%d", r.Block)
@@ -89,15 +96,8 @@ func printReply(r *wire.Reply) string {
 	if r.Position != 0 {
 		s += fmt.Sprintf(" in place %d", r.Position)
 	}
-	if h := r.Holder; h != nil {
-		s += " by " + printID(makeID(string(h.Session)))
-		if h.Handle != 0 {
-			s += fmt.Sprintf("/%d", h.Handle)
-		}
-		s += fmt.Sprintf(" of member %d", h.Member)
-		if h.Fence != 0 {
-			s += fmt.Sprintf(", fence=%d", h.Fence)
-		}
+	if r.Holder != nil {
+		s += printHolder(r.Holder)
 	}
 	if r.Op != 0 {
 		s += fmt.Sprintf(" op=%d", r.Op)
@@ -112,6 +112,32 @@ func printReply(r *wire.Reply) string {
 		s += fmt.Sprintf(" (%s)", r.Detail)
 	}
 	return s
+}
+
+func printHolder(h *wire.Holder) string {
+	s := " by " + printID(makeID(string(h.Session)))
+	if h.Handle != 0 {
+		s += fmt.Sprintf("/%d", h.Handle)
+	}
+	s += fmt.Sprintf(" of member %d", h.Member)
+	if h.Fence != 0 {
+		s += fmt.Sprintf(", fence=%d", h.Fence)
+	}
+	if h.Shared {
+		s += ", shared"
+	}
+	if h.Waiting {
+		s += ", which waits"
+	}
+	return s
+}
+
+func printAcquired(w io.Writer, got Acquired) {
+	fmt.Fprintf(w, "{Waiting:%t Held:%t Fence:%d Holds:%d", got.Waiting, got.Held, got.Fence, got.Holds)
+	if got.Share != 0 {
+		fmt.Fprintf(w, " Share:%d", got.Share)
+	}
+	fmt.Fprintln(w, "}")
 }
 
 func printMeta(k *wire.KeyMeta) string {
@@ -195,6 +221,8 @@ func printKey(k string) string {
 			of = "e " + of
 		}
 		return fmt.Sprintf("w %s %d", of, binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
+	case shareKind:
+		return fmt.Sprintf("h %s %d", k[1:len(k)-9], binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
 	case permitKind:
 		return fmt.Sprintf("p %s %d", k[1:len(k)-9], binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
 	case checkKind:
@@ -205,9 +233,15 @@ func printKey(k string) string {
 
 func printLock(w io.Writer, v LockView) {
 	fmt.Fprintf(w, "%s:", v.Name)
-	if v.Held {
+	switch {
+	case v.Held && v.Shared > 0:
+		fmt.Fprintf(w, " shared by %d, fence=%d", v.Shared, v.Fence)
+		for _, sh := range v.Holders {
+			fmt.Fprintf(w, "; %s/%d of %s, share=%d holds=%d", printID(sh.Session), sh.Handle, printMember(sh.Member, sh.Client), sh.Number, sh.Holds)
+		}
+	case v.Held:
 		fmt.Fprintf(w, " held by %s/%d of %s, fence=%d holds=%d", printID(v.Session), v.Handle, printMember(v.Member, v.Client), v.Fence, v.Holds)
-	} else {
+	default:
 		fmt.Fprintf(w, " delayed for %v", time.Duration(v.Delay))
 	}
 	if v.Label != "" {
@@ -244,6 +278,9 @@ func printCycle(cycle []WaitView) string {
 
 func printOwner(v OwnerView) string {
 	s := fmt.Sprintf("%s/%d %q of %s", printID(v.Session), v.Handle, v.Name, printMember(v.Member, v.Client))
+	if v.Shared {
+		s += " shared"
+	}
 	if v.Label != "" {
 		s += fmt.Sprintf(" label=%q", v.Label)
 	}

@@ -35,7 +35,7 @@ const (
 	// pageBytes ends a page early: values and names may be long. The last object of the page
 	// may exceed it.
 	pageBytes = 1 << 20
-	// pageVisits ends a page of semaphores early: their holders are listed as well.
+	// pageVisits ends a page of semaphores or locks early: their holders are listed as well.
 	pageVisits = 8 * MaxPage
 )
 
@@ -81,13 +81,13 @@ func limited(limit int) int {
 }
 
 // pageOf returns views of up to limit locks or elections.
-func pageOf[V any](m *Machine, election bool, prefix, after string, limit int, view func(*lock) V) []V {
+func pageOf[V any](m *Machine, election bool, prefix, after string, limit int, view func(*lock, *page) V) []V {
 	var views []V
 	p := m.newPage(limit)
 	pivot := &lock{key: lockKey(election, max(prefix, after))}
 	m.space(election).index.Page(pivot, prefix, after, func(l *lock) bool {
-		views = append(views, view(l))
-		return p.add(l.listedBytes())
+		views = append(views, view(l, p))
+		return p.add(l.listedBytes()) && p.visited >= 2*MaxHolders
 	})
 	return views
 }
@@ -105,7 +105,7 @@ func (q LockQuery) Begin(m *Machine) func() any {
 	if l == nil || q.Space == wire.Space_SEMAPHORE {
 		return answered((*LockView)(nil))
 	}
-	v := m.view(l)
+	v := m.view(l, m.newPage(0))
 	return answered(&v)
 }
 
@@ -156,7 +156,7 @@ type LeaderView struct {
 
 // Begin implements [Query].
 func (q LeadersQuery) Begin(m *Machine) func() any {
-	return answered(pageOf(m, true, q.Prefix, q.After, q.Limit, func(l *lock) LeaderView {
+	return answered(pageOf(m, true, q.Prefix, q.After, q.Limit, func(l *lock, _ *page) LeaderView {
 		v := LeaderView{Name: l.name(), Leader: l.leaderNow()}
 		if v.Leader != nil && l.owner != nil {
 			v.SessionName, v.Client = l.owner.name, l.owner.client

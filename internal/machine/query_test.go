@@ -37,7 +37,7 @@ func lockNames(t *testing.T, m *Machine, space wire.Space, prefix string) (names
 		}
 		return q
 	}) {
-		if one := Ask[*LockView](m, LockQuery{Space: space, Name: v.Name}); one == nil || *one != v {
+		if one := Ask[*LockView](m, LockQuery{Space: space, Name: v.Name}); one == nil || !reflect.DeepEqual(*one, v) {
 			t.Errorf("lock %q: %v alone, %v listed", v.Name, one, v)
 		}
 		names = append(names, v.Name)

@@ -19,10 +19,11 @@ import (
 
 // populated has something of each kind: held, awaited, delayed, of members and of clients.
 func populated(t *testing.T) *Machine {
-	d := atClientLevel(t)
+	d := newDriverAt(t, wire.LevelShared)
 	for _, line := range []string{
 		"check disk register ttl=5s", "open s ttl=1h delay=5s name=worker checks=disk,gossip", "open t ttl=none delete", "open u ttl=1h delay=5s",
 		"lock x s/1 label=run_1", "lock y t/18446744073709551615 lingering", "lock z u/1", "lock ü s/1",
+		"lock r s/1 shared label=run_2", "lock r t/3 shared", "lock r u/1 shared lingering", "lock q u/1 shared",
 		"lock e s/1 election value=me", "lock f u/1 election value=gone", "acquire p s limit=9223 permits=2", "acquire p u limit=9223 permits=1",
 		"resize idle limit=3", "write put a/1 v flags=18446744073709551615 ; put a/b/2 ''", "write acquire k v session=s", "write acquire l v session=u",
 		"configure voters=3 replace=10s remove=20s", "remove-member member=9 voters=1", "close u",
@@ -31,6 +32,8 @@ func populated(t *testing.T) *Machine {
 	}
 	d.line(wire.Code_QUEUED, "lock x t/2 wait label=<&>")
 	d.line(wire.Code_QUEUED, "lock y s/2 wait")
+	d.line(wire.Code_QUEUED, "lock r s/2 wait")
+	d.line(wire.Code_QUEUED, "lock r s/2 wait shared")
 	d.registerClients(1, 2, MaxClientTTL, second)
 	d.submit(ofClient(1, 2, openCommand(wire.ID{77}, 0, 0)), ofClient(1, 3, lockCommand("c", wire.ID{77}, 4)), ofClient(1, 4, growthAcquire(wire.ID{77}, 1, false)))
 	return d.m
@@ -40,7 +43,7 @@ func populated(t *testing.T) *Machine {
 func codecRows() []Query {
 	s, e := makeID("s"), wire.Space_ELECTION
 	return []Query{
-		LockQuery{Name: "x"}, LockQuery{Name: "c"}, LockQuery{Name: "z"}, LockQuery{Name: "none"}, LockQuery{Space: e, Name: "e"}, LockQuery{Space: 77, Name: "x"},
+		LockQuery{Name: "x"}, LockQuery{Name: "c"}, LockQuery{Name: "z"}, LockQuery{Name: "r"}, LockQuery{Name: "q"}, LockQuery{Name: "none"}, LockQuery{Space: e, Name: "e"}, LockQuery{Space: 77, Name: "x"},
 		LocksQuery{}, LocksQuery{Prefix: "y", Limit: -1}, LocksQuery{After: "x", Limit: 1}, LocksQuery{Space: e}, LocksQuery{Prefix: "none"},
 		LeaderQuery{"e"}, LeaderQuery{"f"}, LeaderQuery{""}, LeadersQuery{}, LeadersQuery{Prefix: "none"},
 		SemaphoreQuery{"p"}, SemaphoreQuery{"many"}, SemaphoreQuery{"none"}, SemaphoresQuery{}, SemaphoresQuery{After: "z"},
@@ -51,7 +54,7 @@ func codecRows() []Query {
 		SequencerQuery{"k", 1, s}, SequencerQuery{Key: "k"}, IndexQuery{}, GroupConfigQuery{}, RemovedQuery{9}, RemovedQuery{},
 		HoldersQuery{Name: "p"}, HoldersQuery{Name: "p", After: 1 << 63, Limit: 1}, HoldersQuery{Name: "none", After: math.MaxUint64},
 		WaitCyclesQuery{}, WaitCyclesQuery{wire.Ticket{Incarnation: wire.ID{255}, Seq: 1 << 63}},
-		ExplainQuery{Name: "x"}, ExplainQuery{Name: "c", Limit: -5}, ExplainQuery{Space: e, Name: "e"}, ExplainQuery{Name: "none"},
+		ExplainQuery{Name: "x"}, ExplainQuery{Name: "r"}, ExplainQuery{Name: "q"}, ExplainQuery{Name: "c", Limit: -5}, ExplainQuery{Space: e, Name: "e"}, ExplainQuery{Name: "none"},
 	}
 }
 

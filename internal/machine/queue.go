@@ -16,6 +16,7 @@ type waiter struct {
 	handle    uint64 // of a lock
 	permits   uint32 // of a semaphore
 	lingering bool   // of a lock
+	shared    bool   // of a lock: it waits for a share
 	value     []byte // of a candidate
 	label     string // of the handle of a lock or an election
 	since     int64  // group time of the request for those; 0: unknown
@@ -53,10 +54,14 @@ func (w *waiter) queue() *ordered.List[waiter, waitersInQueue] {
 	return &w.lock.more().queue
 }
 
-// holder describes the present holder; nil while only a lock-delay is in the way.
+// holder describes the present holder, or the exclusive request before a shared one; nil while only
+// a lock-delay is in the way.
 func (w *waiter) holder() *wire.Holder {
-	if w.semaphore != nil {
+	switch {
+	case w.semaphore != nil:
 		return w.semaphore.holder()
+	case w.shared:
+		return w.lock.obstacle()
 	}
 	return w.lock.holder()
 }
@@ -84,7 +89,10 @@ func (m *Machine) enqueue(request *waiter) *wire.Reply {
 	m.labels += len(w.label)
 	if w.lock != nil {
 		w.since = m.stamp()
-		m.recall(w.lock)
+		if w.shared {
+			sharing{m}.sharedBy(w.lock)
+		}
+		m.recall(w)
 	}
 	w.join()
 	m.waiting++
@@ -100,15 +108,25 @@ func (w *waiter) join() {
 	if w.semaphore != nil {
 		w.semaphore.bySize.ReplaceOrInsert(w)
 	}
+	if w.shared {
+		w.lock.phase().waiting++
+	}
 	w.session.waiters.Push(w)
 	w.ticket.by.waiters.ReplaceOrInsert(w)
 }
 
 func (m *Machine) dequeue(w *waiter) {
-	w.queue().Remove(w)
 	if w.semaphore != nil {
 		w.semaphore.bySize.Delete(w)
+	} else if p := w.lock.phase(); p != nil {
+		if p.at != 0 { // what serves the queue adds it again
+			m.portions.Remove(w.lock)
+		}
+		if w.shared {
+			p.waiting--
+		}
 	}
+	w.queue().Remove(w)
 	w.session.waiters.Remove(w)
 	w.ticket.by.waiters.Delete(w)
 	m.forget(w.ticket.by)
@@ -118,21 +136,35 @@ func (m *Machine) dequeue(w *waiter) {
 	m.dirty.drop(w.key())
 }
 
-// shortened collects the semaphores whose queues have lost a waiter: the next one
-// may fit now. A lock's queue has no such case.
-type shortened []*semaphore
+// shortened collects what has lost waiters: the next one for a semaphore may fit now, and those
+// for shares of a lock may have waited for the exclusive request that stood before them.
+type shortened struct {
+	semaphores []*semaphore
+	locks      []*lock
+}
 
 func (s *shortened) by(w *waiter) {
-	if w.semaphore != nil && !w.semaphore.shortened {
-		w.semaphore.shortened = true
-		*s = append(*s, w.semaphore)
+	if w.semaphore != nil {
+		if !w.semaphore.shortened {
+			w.semaphore.shortened = true
+			s.semaphores = append(s.semaphores, w.semaphore)
+		}
+	} else if p := w.lock.phase(); p != nil && !p.shortened {
+		p.shortened = true
+		s.locks = append(s.locks, w.lock)
 	}
 }
 
 func (m *Machine) serveAll(shortened shortened) {
-	for _, s := range shortened {
+	for _, s := range shortened.semaphores {
 		s.shortened = false
 		m.serve(s)
+	}
+	for _, l := range shortened.locks {
+		l.phase().shortened = false
+		if m.locks.byName[l.name()] == l {
+			sharing{m}.serve(l)
+		}
 	}
 }
 
@@ -142,6 +174,8 @@ func (m *Machine) dismiss(w *waiter, code wire.Code) {
 	m.settle(w, m.reply(code))
 	if w.semaphore != nil {
 		m.serve(w.semaphore)
+	} else if w.lock.phase() != nil {
+		sharing{m}.serve(w.lock)
 	}
 }
 

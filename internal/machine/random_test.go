@@ -85,7 +85,8 @@ type rig struct {
 	disk     disk
 	model    reference.Model
 	fence    uint64          // the largest seen
-	held     map[uint64]bool // fences
+	held     map[uint64]bool // fences, and numbers of shares
+	phases   map[uint64]bool // their fences
 	last     fact.Result
 
 	leaders map[string]*fact.Leader // as reported
@@ -290,44 +291,6 @@ func sameLeader(a, b fact.LeaderChange) bool {
 	}
 	x, y := a.Leader, b.Leader
 	return bytes.Equal(x.Value, y.Value) && x.Fence == y.Fence && x.Session == y.Session && x.Member == y.Member
-}
-
-// checkFences wants each hold and acquisition that began in this entry to have
-// a larger fence than all that were ever seen before it.
-func (r *rig) checkFences() error {
-	held := make(map[uint64]bool)
-	largest := r.fence
-	see := func(fence uint64) (err error) {
-		if !r.held[fence] && fence <= r.fence {
-			err = fmt.Errorf("the fence %d came after %d", fence, r.fence)
-		}
-		held[fence] = true
-		largest = max(largest, fence)
-		return err
-	}
-	var errs []error
-	for _, v := range allLocks(r.straight, "") {
-		if v.Held {
-			errs = append(errs, see(v.Fence))
-		}
-	}
-	for name := range r.straight.elections.byName {
-		if l := leaderOf(r.straight, name); l != nil {
-			errs = append(errs, see(l.Fence))
-		}
-	}
-	for name := range r.straight.semaphores.byName {
-		for _, p := range semaphoreOf(r.straight, name).Holders {
-			errs = append(errs, see(p.Fence))
-		}
-	}
-	for _, o := range r.last.Outcomes {
-		if n := uint64(o.Reply.GetBlock()); n > 0 {
-			largest = max(largest, o.Reply.GetFence()+n-1)
-		}
-	}
-	r.held, r.fence = held, largest
-	return errors.Join(errs...)
 }
 
 // follow keeps the view of a pure listener of elections and

@@ -21,6 +21,7 @@ type registry struct {
 	freeClasses *btree.FreeListG[*class]
 	freeWaiters *btree.FreeListG[*waiter]
 	freeHolds   *btree.FreeListG[*lock]
+	freeShares  *btree.FreeListG[*share]
 	freePermits *btree.FreeListG[*permit]
 }
 
@@ -31,6 +32,7 @@ func newRegistry(v *ordered.Visits) registry {
 		freeClasses: btree.NewFreeListG[*class](btree.DefaultFreeListSize),
 		freeWaiters: btree.NewFreeListG[*waiter](btree.DefaultFreeListSize),
 		freeHolds:   btree.NewFreeListG[*lock](btree.DefaultFreeListSize),
+		freeShares:  btree.NewFreeListG[*share](btree.DefaultFreeListSize),
 		freePermits: btree.NewFreeListG[*permit](btree.DefaultFreeListSize),
 	}
 }

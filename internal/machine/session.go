@@ -42,8 +42,11 @@ type session struct {
 	leads    ordered.List[lock, holdsOfSession]     // of elections, by fence
 	permits  ordered.List[permit, permitsOfSession] // by fence
 	claims   *btree.BTreeG[*permit]                 // the permits by what claims them; nil: none, or a session with a TTL
+	shares   ordered.List[share, sharesOfSession]   // by number
 	waiters  ordered.List[waiter, waitersOfSession] // by position
 	keys     *btree.BTreeG[string]                  // locked by the session; nil: none
+
+	shareClaims *btree.BTreeG[*share] // as claims
 }
 
 // never is the class of the sessions that never expire.
@@ -76,10 +79,15 @@ func (s *session) class() int64 {
 
 // mayHaveMore refuses a session that holds and awaits too many.
 func (m *Machine) mayHaveMore(s *session) *wire.Reply {
-	if s.holds.Len+s.leads.Len+s.permits.Len+s.waiters.Len+s.locked() >= MaxPlaces {
+	if s.held()+s.waiters.Len >= MaxPlaces {
 		return m.refuse(wire.Code_BUSY, "the session holds and awaits too many; release some")
 	}
 	return nil
+}
+
+// held counts what the session holds: locks, elections, shares, acquisitions of permits, and keys.
+func (s *session) held() int {
+	return s.holds.Len + s.leads.Len + s.shares.Len + s.permits.Len + s.locked()
 }
 
 // byCreation orders sessions; several may have been created by one entry.
@@ -279,8 +287,8 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 // touches no hold.
 func (s *session) claimable(fence uint64) bool { return fence <= s.attached }
 
-// held is the list that a lock or an election of the session is in.
-func (s *session) held(l *lock) *ordered.List[lock, holdsOfSession] {
+// list is the list that a lock or an election of the session is in.
+func (s *session) list(l *lock) *ordered.List[lock, holdsOfSession] {
 	if l.isElection() {
 		return &s.leads
 	}
@@ -301,7 +309,7 @@ func (m *Machine) closeSession(inc *incarnation, c *wire.CloseSession) *wire.Rep
 	if c.Graceful {
 		why = fact.Closed
 	}
-	m.endSessions([]*session{s}, why, nil)
+	m.endSessions([]*session{s}, why, shortened{})
 	return m.reply(wire.Code_OK)
 }
 

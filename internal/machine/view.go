@@ -24,6 +24,19 @@ type LockView struct {
 	Since     int64  // how long it has been held; -1: unknown
 	Waiters   int
 	Delay     int64 // remaining lock-delay
+	// Shared is how many shares a lock has that is held shared, with those of sessions that have
+	// ended and are being released. Then the fields of the owner are those of the first share,
+	// and Fence is that of all.
+	Shared  int         `json:",omitempty"`
+	Holders []ShareView `json:",omitempty"` // the first ones by Number, MaxHolders at most
+}
+
+// ShareView is a shared hold of a lock.
+type ShareView struct {
+	OwnerView
+	Holds     uint32
+	Number    uint64
+	Lingering bool `json:",omitempty"`
 }
 
 // SessionView is a session at the applied index.
@@ -65,9 +78,13 @@ type PermitView struct {
 	Permits     uint32
 }
 
-func (m *Machine) view(l *lock) LockView {
+func (m *Machine) view(l *lock, page *page) LockView {
 	v := LockView{Name: l.name(), Waiters: l.waiters()}
-	switch {
+	switch p := l.phase(); {
+	case l.owner == nil && p.isLive():
+		sharing{m}.view(&v, l, page)
+	case l.owner == nil && p != nil && p.delayed > 0:
+		v.Delay = max(0, p.delayUntil-m.now)
 	case l.owner == nil:
 		v.Delay = max(0, l.delayUntil-m.now)
 	case l.owner.dead():
@@ -78,6 +95,31 @@ func (m *Machine) view(l *lock) LockView {
 		v.Handle, v.Holds, v.Fence, v.Lingering, v.Label, v.Since = l.handle, l.holds, l.fence, l.lingering, l.label(), m.age(l.since)
 	}
 	return v
+}
+
+// view adds the first shares. It looks at no more than the page may.
+func (x sharing) view(v *LockView, l *lock, page *page) {
+	p := l.phase()
+	v.Shared = p.live.Len()
+	p.live.Ascend(func(sh *share) bool {
+		if !sh.owner.dead() {
+			v.Holders = append(v.Holders, x.viewShare(sh))
+			page.bytes -= len(sh.owner.name) + len(sh.label)
+		}
+		return page.visit() && len(v.Holders) < MaxHolders
+	})
+	if len(v.Holders) == 0 {
+		v.Delay = max(0, p.delayUntil-x.now)
+		return
+	}
+	first := v.Holders[0]
+	v.Held, v.Session, v.Member, v.Client, v.SessionName = true, first.Session, first.Member, first.Client, first.Name
+	v.Handle, v.Holds, v.Fence, v.Lingering, v.Label, v.Since = first.Handle, first.Holds, p.fence, first.Lingering, first.Label, first.Since
+}
+
+func (x sharing) viewShare(sh *share) ShareView {
+	owner := x.viewOwner(sh.owner, OwnerView{Handle: sh.handle, Label: sh.label, Since: x.age(sh.since), Shared: true})
+	return ShareView{OwnerView: owner, Holds: sh.holds, Number: sh.number, Lingering: sh.lingering}
 }
 
 func (m *Machine) viewSession(s *session) SessionView {

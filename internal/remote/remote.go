@@ -367,6 +367,7 @@ func (g *Group) deliver(d *wire.Delivery) {
 			session, _ := wire.IDFrom(body.Recall.GetSession())
 			g.cfg.Recalled([]fact.Recall{{
 				Session: session, Incarnation: g.identity.incarnation, Lock: body.Recall.GetLock(), Handle: body.Recall.GetHandle(),
+				Shared: body.Recall.GetShared(), Share: body.Recall.GetShare(),
 			}})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 type waiter struct {
 	ticket  wire.Ticket
 	permits int64
+	shared  bool
 }
 
 // checkQueues: waiters are granted in log order, as soon as the resource is free,
@@ -36,7 +37,7 @@ func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []fact.Ou
 }
 
 func (a *audit) enqueue(ticket wire.Ticket, c *wire.Command) {
-	r, w := resource{"lock", c.GetLock().GetName()}, waiter{ticket, 0}
+	r, w := resource{"lock", c.GetLock().GetName()}, waiter{ticket: ticket, shared: c.GetLock().GetShared() && a.sharing()}
 	switch {
 	case c.GetAcquire() != nil:
 		r, w.permits = resource{"semaphore", c.GetAcquire().GetName()}, int64(c.GetAcquire().GetPermits())
@@ -60,6 +61,10 @@ func (a *audit) dequeue(r resource, o fact.Outcome) {
 // checkBarging: only a session that claims its earlier process's acquisition may
 // overtake waiters, and such a session has no TTL.
 func (a *audit) checkBarging(c *wire.Command) {
+	if c.GetLock() != nil {
+		a.checkSharing(c.GetLock())
+		return
+	}
 	acquire := c.GetAcquire()
 	if acquire == nil || len(a.queues[resource{"semaphore", acquire.GetName()}]) == 0 {
 		return
@@ -79,5 +84,27 @@ func (a *audit) isFree(r resource, head waiter) bool {
 		return leaderOf(a.m, r.name) == nil && a.delayedUntil[r] <= a.m.Now()
 	}
 	v := lockOf(a.m, r.name)
-	return !v.Held && a.delayedUntil[r] <= a.m.Now()
+	if head.shared {
+		return (!v.Held || v.Shared > 0) && a.delayedUntil[r] <= a.m.Now()
+	}
+	return !v.Held && v.Shared == 0 && max(a.delayedUntil[r], a.sharedUntil[r]) <= a.m.Now()
+}
+
+// sharing reports whether the group is at the level of shared holds: below it, a request for one is exclusive.
+func (a *audit) sharing() bool {
+	level, _ := a.m.Level()
+	return level >= wire.LevelShared
+}
+
+// checkSharing: no request for a lock overtakes an exclusive one that waits, nor an exclusive request any, unless its
+// owner holds the lock, or a session without a TTL claims what its earlier process has left.
+func (a *audit) checkSharing(c *wire.Lock) {
+	if c.Election || c.Fence != 0 || c.Share != 0 {
+		return
+	}
+	shared := c.Shared && a.sharing()
+	overtaken := slices.ContainsFunc(a.queues[resource{"lock", c.Name}], func(w waiter) bool { return !shared || !w.shared })
+	if id, _ := wire.IDFrom(c.GetSession()); overtaken && a.sessions[id].TTL != 0 {
+		a.sim.fail("%v is granted ahead of the waiters", c)
+	}
 }

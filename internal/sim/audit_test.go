@@ -23,6 +23,8 @@ type audit struct {
 	sessions     map[wire.ID]machine.SessionView
 	grants       map[uint64]grant   // in force, by fence
 	delayedUntil map[resource]int64 // group time before which no session may be granted it
+	sharedUntil  map[resource]int64 // and before which none may be granted it exclusively
+	phases       map[string]uint64  // fences of the present shared phases, by lock
 	delayedSlots []delayedSlot
 	taken        map[string]int64 // permits held or under a lock-delay, by semaphore
 	queues       map[resource][]waiter
@@ -49,6 +51,7 @@ type grant struct {
 	resource
 	session wire.ID
 	permits int64
+	shared  bool
 }
 
 // delayedSlot is an acquisition whose permits a lock-delay withholds.
@@ -71,6 +74,8 @@ func newAudit(sim *simulation) *audit {
 		sessions:     make(map[wire.ID]machine.SessionView),
 		grants:       make(map[uint64]grant),
 		delayedUntil: make(map[resource]int64),
+		sharedUntil:  make(map[resource]int64),
+		phases:       make(map[string]uint64),
 		taken:        make(map[string]int64),
 		queues:       make(map[resource][]waiter),
 		waiting:      make(map[wire.Ticket]resource),
@@ -187,6 +192,8 @@ func (a *audit) sessionEnded(c *wire.Command, id wire.ID) {
 		case g.session != id:
 		case g.kind == "semaphore":
 			a.delayedSlots = append(a.delayedSlots, delayedSlot{g.name, g.permits, until})
+		case g.shared:
+			a.sharedUntil[g.resource] = max(a.sharedUntil[g.resource], until)
 		default:
 			a.delayedUntil[g.resource] = until
 		}
@@ -225,9 +232,36 @@ func (a *audit) checkGrants() {
 			a.sim.fail("%v is granted with fence %d, not above the previous largest fence %d", g, fence, before)
 		}
 		a.checkDelay(g.resource)
+		if until := a.sharedUntil[g.resource]; until > a.m.Now() && !g.shared {
+			a.sim.fail("%v is granted at %d, under the lock-delay of a share until %d", g.resource, a.m.Now(), until)
+		}
 		a.fence = max(a.fence, fence)
 	}
+	a.checkPhases(before)
 	a.grants = now
+}
+
+// checkPhases: all shares of a lock have one fence. It is larger than all before when the phase begins, and changes only
+// when a phase ends.
+func (a *audit) checkPhases(before uint64) {
+	now := make(map[string]uint64)
+	for _, v := range locksOf(a.m) {
+		if v.Shared == 0 {
+			continue
+		}
+		now[v.Name] = v.Fence
+		known, goesOn := a.phases[v.Name]
+		if goesOn {
+			goesOn = slices.ContainsFunc(v.Holders, func(sh machine.ShareView) bool { return sh.Number <= before }) // none of its shares has to be left
+		}
+		switch {
+		case goesOn && known != v.Fence:
+			a.sim.fail("the shared phase of %s has fence %d, and had %d", v.Name, v.Fence, known)
+		case known != v.Fence && v.Fence <= before:
+			a.sim.fail("a shared phase of %s begins with fence %d, not above %d", v.Name, v.Fence, before)
+		}
+	}
+	a.phases = now
 }
 
 // checkDelay: the resource is not under a lock-delay.
@@ -240,19 +274,24 @@ func (a *audit) checkDelay(t resource) {
 // holds iterates over all holds of the machine.
 func (a *audit) holds(yield func(uint64, grant) bool) {
 	for _, v := range locksOf(a.m) {
-		if v.Held && !yield(v.Fence, grant{resource{"lock", v.Name}, v.Session, 0}) {
+		for _, sh := range v.Holders {
+			if !yield(sh.Number, grant{resource{"lock", v.Name}, sh.Session, 0, true}) {
+				return
+			}
+		}
+		if v.Held && v.Shared == 0 && !yield(v.Fence, grant{resource{"lock", v.Name}, v.Session, 0, false}) {
 			return
 		}
 	}
 	for _, name := range elections {
-		if l := leaderOf(a.m, name); l != nil && !yield(l.Fence, grant{resource{"election", name}, l.Session, 0}) {
+		if l := leaderOf(a.m, name); l != nil && !yield(l.Fence, grant{resource{"election", name}, l.Session, 0, false}) {
 			return
 		}
 	}
 	for _, name := range semaphores {
 		v, _ := semaphoreOf(a.m, name)
 		for _, p := range v.Holders {
-			if !yield(p.Fence, grant{resource{"semaphore", name}, p.Session, int64(p.Permits)}) {
+			if !yield(p.Fence, grant{resource{"semaphore", name}, p.Session, int64(p.Permits), false}) {
 				return
 			}
 		}

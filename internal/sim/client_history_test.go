@@ -177,6 +177,8 @@ func sessionOf(c *wire.Command) []byte {
 		return op.Lock.Session
 	case *wire.Command_Unlock:
 		return op.Unlock.Session
+	case *wire.Command_Downgrade:
+		return op.Downgrade.Session
 	case *wire.Command_Proclaim:
 		return op.Proclaim.Session
 	case *wire.Command_Acquire:

@@ -22,6 +22,9 @@ func (h *handle) command(wait bool) *wire.Command {
 		return campaignCommand(h.lock, h.session, h.n, wait, h.value())
 	}
 	c := &wire.Lock{Name: h.lock, Session: h.session.id[:], Handle: h.n, Reentrant: h.reentrant, Limit: limit, Wait: wait, Fence: h.fence}
+	if h.shared {
+		c.Shared, c.Share, c.Fence, c.Lingering = true, h.share, 0, h.n%3 == 0
+	}
 	if h.n%2 == 1 { // below the level for it, it means nothing
 		c.Label = fmt.Append(nil, "handle ", h.n)
 	}
@@ -40,7 +43,7 @@ func (h *handle) unlock() *wire.Command {
 		return c
 	}
 	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
-		Name: h.lock, Session: h.session.id[:], Handle: h.n, Fence: h.fence, Election: h.space == wire.Space_ELECTION, Trace: trace,
+		Name: h.lock, Session: h.session.id[:], Handle: h.n, Fence: h.fence, Election: h.space == wire.Space_ELECTION, Trace: trace, Share: h.share,
 	}}}
 }
 

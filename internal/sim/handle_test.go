@@ -24,6 +24,8 @@ type handle struct {
 	limit    uint32
 	permits  uint32
 	fence    uint64
+	shared   bool   // it asks for a share of the lock, or has one
+	share    uint64 // its number; 0: it has none
 	holds    uint32 // an acquisition of permits counts as one
 	call     *simCall
 	calledAt time.Duration
@@ -44,6 +46,7 @@ const (
 	inFlight    // an Unlock or another Lock is in flight
 	withdrawing // withdrawn, unless the grant came first
 	abandoned   // abandoned before the first outcome: a grant is released
+	downgrading // a Downgrade is in flight
 )
 
 // The names that handles choose from. No two kinds share a name.
@@ -81,6 +84,8 @@ func (h *handle) act() {
 			h.reenter()
 		} else if h.space == wire.Space_ELECTION && rng.IntN(2) == 0 && !p.sim.draining {
 			h.proclaim()
+		} else if h.mayDowngrade() {
+			h.downgrade()
 		} else if rng.IntN(2) == 0 {
 			h.release()
 		}
@@ -89,7 +94,8 @@ func (h *handle) act() {
 
 func (h *handle) acquire(name string, wait bool) {
 	sim := h.session.program.sim
-	h.state, h.lock, h.fence, h.holds = acquiring, name, 0, 0
+	h.state, h.lock, h.fence, h.share, h.holds = acquiring, name, 0, 0, 0
+	h.shared = h.mayShare() && sim.extraRNG.IntN(2) == 0
 	h.calledAt = sim.now
 	if h.space == wire.Space_SEMAPHORE {
 		h.limit = sim.limits[name]
@@ -126,12 +132,15 @@ func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
 		}
 	case h.state == withdrawing: // the grant may have come first; the withdrawal releases it
 	case r.GetCode() == wire.Code_OK && h.state == abandoned:
-		h.fence, h.holds, h.state = r.GetFence(), 1, held
+		h.fence, h.share, h.holds, h.state = r.GetFence(), r.GetShare(), 1, held
 		h.release()
 	case r.GetCode() == wire.Code_OK:
-		h.fence, h.holds, h.state = r.GetFence(), 1, held
+		h.fence, h.share, h.holds, h.state = r.GetFence(), r.GetShare(), 1, held
 		if want := h.wantHolds(); r.GetHolds() != want {
 			sim.fail("member %d: a new hold counts %d, want %d", h.session.program.n, r.GetHolds(), want)
+		}
+		if h.shared != (h.share != 0) {
+			sim.fail("member %d: shared %t, and the grant is %v", h.session.program.n, h.shared, r)
 		}
 		sim.checkExclusive(h)
 	default:
@@ -165,10 +174,15 @@ func (sim *simulation) checkExclusive(h *handle) {
 	if !h.trustsHold() {
 		return
 	}
+	if h.shared {
+		sim.checkShared(h)
+		return
+	}
 	if sim.fences[h.fence] {
 		sim.fail("%d.%d holds %s with fence %d, which was granted before", h.session.program.n, h.n, h.lock, h.fence)
 	}
 	sim.fences[h.fence] = true
+	sim.modes.exclusive += btoi(h.space == wire.Space_LOCK)
 	sim.trace("%d.%d holds %s, fence %d", h.session.program.n, h.n, h.lock, h.fence)
 	permits := uint32(0)
 	for _, m := range slices.Concat(sim.members, sim.remotes) {
@@ -191,6 +205,7 @@ func (sim *simulation) checkExclusive(h *handle) {
 	if h.fence <= sim.lastFence[h.lock] {
 		sim.fail("%d.%d holds %s with fence %d, not above %d", h.session.program.n, h.n, h.lock, h.fence, sim.lastFence[h.lock])
 	}
+	sim.modes.after += btoi(sim.phases[sim.lastFence[h.lock]] == h.lock)
 	sim.lastFence[h.lock] = h.fence
 }
 

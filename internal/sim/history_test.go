@@ -185,6 +185,9 @@ func (h *history) checkGrants() {
 			h.sim.fail("lock %s is free while %d callers wait", v.Name, v.Waiters)
 		}
 		largest = max(largest, v.Fence)
+		for _, sh := range v.Holders {
+			largest = max(largest, sh.Number)
+		}
 	}
 	h.fence = largest
 	h.holds = h.holds[:0]
@@ -196,6 +199,9 @@ func (h *history) checkGrants() {
 }
 
 func holdKey(v machine.LockView) string {
+	if v.Shared > 0 { // those who hold it change
+		return fmt.Sprintf("%s/shared/%d", v.Name, v.Fence)
+	}
 	return fmt.Sprintf("%s/%s/%d/%d", v.Name, v.Session, v.Handle, v.Fence)
 }
 
@@ -219,7 +225,7 @@ func (h *history) checkRecheck(proc *process, t wire.Ticket, r *wire.Reply) {
 	}
 	sameGrant := func(k *wire.Reply) bool {
 		sameTrace := len(r.GetTrace()) == 0 || string(k.GetTrace()) == string(r.GetTrace()) // it may have none where the log has one
-		return k.GetCode() == wire.Code_OK && k.GetFence() == r.GetFence() && sameTrace
+		return k.GetCode() == wire.Code_OK && k.GetFence() == r.GetFence() && k.GetShare() == r.GetShare() && sameTrace
 	}
 	if r.GetCode() == wire.Code_OK && !slices.ContainsFunc(committed, sameGrant) { // the state may be older than the last outcome in the log
 		h.sim.fail("member %d: ticket %v: found %v in the state; the log has %v", proc.n, t.Seq, r, committed)

@@ -113,6 +113,8 @@ func (op *operation) names() (wire.Space, string) {
 		return space[c.Lock.Election], c.Lock.Name
 	case *wire.Command_Unlock:
 		return space[c.Unlock.Election], c.Unlock.Name
+	case *wire.Command_Downgrade:
+		return wire.Space_LOCK, c.Downgrade.Name
 	case *wire.Command_Proclaim:
 		return wire.Space_ELECTION, c.Proclaim.Name
 	case *wire.Command_Withdraw:
@@ -135,5 +137,18 @@ func (op *operation) ineffective() bool {
 	case wire.Code_SESSION_EXPIRED, wire.Code_WITHDRAWN:
 		return true
 	}
-	return op.noEffect
+	return op.noEffect || op.unconstrained()
+}
+
+// unconstrained reports that the model accepts the operation in any state, without an effect. Each such operation doubles
+// the search: the withdrawal of a place in a queue, and a refusal because of a waiter.
+func (op *operation) unconstrained() bool {
+	if op.withdraws.isWithdrawn() {
+		return op.reply.GetCode() == wire.Code_OK && op.reply.GetFence() == 0
+	}
+	return op.contended && op.command.GetLock().GetShared() && op.reply.GetCode() == wire.Code_LOCKED
+}
+
+func (op *operation) isWithdrawn() bool {
+	return op != nil && op.reply.GetCode() == wire.Code_WITHDRAWN
 }

@@ -22,6 +22,10 @@ type lockState struct {
 	maxFence     uint64        // the largest fence that is known
 	delayedUntil time.Duration // not granted before; 0: no lock-delay
 	tenant       uint64        // handle that the owner has granted the lock in its tenure; 0: none
+
+	shares      []sharedHold  // in the order of the grants; then there is no owner
+	sharedFence uint64        // of the phase; 0: unknown, or there are no shares
+	sharedDelay time.Duration // before which no exclusive request is granted; 0: no lock-delay
 }
 
 func lockModel() porcupine.NondeterministicModel {
@@ -36,6 +40,7 @@ func lockModel() porcupine.NondeterministicModel {
 			}
 			return next
 		},
+		Equal: func(a, b any) bool { return a.(lockState).equal(b.(lockState)) },
 	}
 }
 
@@ -43,7 +48,7 @@ func lockModel() porcupine.NondeterministicModel {
 // owner's session may have ended, with a lock-delay or gracefully.
 func (s lockState) possibleStates(op *operation) []lockState {
 	if s.owner == nil {
-		return []lockState{s}
+		return s.possibleShares(op)
 	}
 	return withPossibleEnds([]lockState{s}, s.owner, op, func(s lockState, _ *sessionSpan, until time.Duration) lockState { return s.free(until) })
 }
@@ -58,14 +63,22 @@ func (s lockState) step(op *operation) []lockState {
 		if op.local != nil {
 			return s.localGrant(op, c.Lock)
 		}
+		if c.Lock.Shared {
+			return s.lockShared(op, c.Lock)
+		}
 		return s.lock(op, c.Lock)
 	case *wire.Command_Unlock:
 		if op.local != nil {
 			return s.localRelease(op, c.Unlock)
 		}
+		if c.Unlock.Share != 0 {
+			return s.unlockShared(op, c.Unlock)
+		}
 		return s.unlock(op, c.Unlock)
 	case *wire.Command_Withdraw:
 		return s.withdraw(op)
+	case *wire.Command_Downgrade:
+		return s.downgrade(op, c.Downgrade)
 	case *wire.Command_Proclaim:
 		return s.proclaim(op, c.Proclaim)
 	}
@@ -96,7 +109,7 @@ func (s lockState) lock(op *operation, c *wire.Lock) []lockState {
 	full := c.Limit > 0 && s.holds >= c.Limit
 	var granted []lockState
 	switch {
-	case c.Fence == 0 && (s.owner == nil && s.delayedUntil <= op.returnedTime || s.unclaimed(op)):
+	case c.Fence == 0 && (s.isFree(op.returnedTime) || s.unclaimed(op)):
 		granted = lockState{owner: op.session, handle: c.Handle, process: op.incarnation, grant: op, holds: 1, maxFence: s.maxFence}.onlyIf(true)
 	case reentrant && !full && (c.Fence == 0 || s.fenceMatches(c.Fence)):
 		s := s
@@ -119,9 +132,9 @@ func (s lockState) lock(op *operation, c *wire.Lock) []lockState {
 		}
 		return learned
 	case wire.Code_LOCKED:
-		return s.onlyIf(s.owner != nil && !reentrant && !s.unclaimed(op))
+		return s.onlyIf(len(s.shares) > 0 || s.owner != nil && !reentrant && !s.unclaimed(op))
 	case wire.Code_LOCK_DELAY:
-		return s.onlyIf(s.owner == nil && s.delayedUntil > 0)
+		return s.onlyIf(s.owner == nil && len(s.shares) == 0 && s.delayedUntil+s.sharedDelay > 0)
 	case wire.Code_LIMIT_REACHED:
 		return s.onlyIf(reentrant && full)
 	case wire.Code_OWNERSHIP_LOST:
@@ -204,6 +217,9 @@ func (s lockState) release() []lockState {
 // withdraw withdraws a place in the queue, which this model does not contain, or
 // releases a hold that was granted by that Lock.
 func (s lockState) withdraw(op *operation) []lockState {
+	if i := s.shareOf(op.withdraws); i >= 0 {
+		return s.less(op, i)
+	}
 	granted := s.owner != nil && op.withdraws != nil && s.grant == op.withdraws
 	r := op.reply
 	switch {

@@ -198,6 +198,7 @@ func (s permitState) free(at time.Duration) int64 {
 // markContention marks operations during which another caller waited.
 func (h *clientHistory) markContention() {
 	for _, op := range h.operations {
+		h.markShared(op)
 		c := op.command.GetAcquire()
 		if c == nil || c.Wait {
 			continue

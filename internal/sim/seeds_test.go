@@ -32,6 +32,9 @@ func TestSeeds(t *testing.T) {
 		}
 	}
 	t.Logf("%d seeds: %v", n, sum)
+	if n >= 5 && !sum.modes.occurred() {
+		t.Errorf("locks were not held in all ways: %+v", sum.modes)
+	}
 }
 
 // regressionSeeds once found a defect. Their runs change with the simulator; each

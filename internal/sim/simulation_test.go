@@ -44,6 +44,8 @@ type simulation struct {
 	clients                          *clientHistory
 	lastFence                        map[string]uint64 // by lock: the last that a holder trusted
 	fences                           map[uint64]bool   // that holders have trusted
+	phases                           map[uint64]string // of these, those of shared phases: the lock
+	modes                            modes
 	draining                         bool              // programs finish what they hold
 	programsStopped                  bool              // and then renew nothing
 	limits                           map[string]uint32 // of semaphores, as programs believe them agreed
@@ -73,7 +75,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		rng:       rand.New(rand.NewPCG(seed, 0)),
 		extraRNG:  rand.New(rand.NewPCG(seed, 1)),
 		traceHash: fnv.New64a(),
-		lastFence: make(map[string]uint64), fences: make(map[uint64]bool),
+		lastFence: make(map[string]uint64), fences: make(map[uint64]bool), phases: make(map[uint64]string),
 		limits:  semaphoreLimits(),
 		swapped: make(map[string]bool),
 	}

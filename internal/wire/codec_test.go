@@ -150,7 +150,7 @@ func randomCommand(rng *rand.Rand) *Command {
 	case 1:
 		return &Command{Op: &Command_Unlock{Unlock: &Unlock{
 			Name: name, Session: session, Handle: randomNumber(rng), Fence: randomNumber(rng), Election: bit(),
-			Trace: make([]byte, []int{0, 55, 200}[rng.IntN(3)]),
+			Trace: make([]byte, []int{0, 55, 200}[rng.IntN(3)]), Share: randomNumber(rng),
 		}}}
 	}
 	l := &Lock{
@@ -162,6 +162,9 @@ func randomCommand(rng *rand.Rand) *Command {
 	}
 	if rng.IntN(4) == 0 {
 		l.Election, l.Value = bit(), make([]byte, rng.IntN(200))
+	}
+	if rng.IntN(4) == 0 {
+		l.Shared, l.Share = bit(), randomNumber(rng)
 	}
 	return &Command{Op: &Command_Lock{Lock: l}}
 }

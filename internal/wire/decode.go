@@ -208,6 +208,7 @@ func (d *Decoder) plainCommand(data []byte) bool {
 
 func plainLock(l *Lock, data []byte) bool {
 	l.Name, l.Session, l.Handle, l.Reentrant, l.Limit, l.Wait, l.Fence, l.Lingering, l.Label = "", nil, 0, false, 0, false, 0, false, nil
+	l.Shared, l.Share = false, 0
 	for len(data) > 0 {
 		f, rest, ok := next(data)
 		if data = rest; !ok {
@@ -235,6 +236,10 @@ func plainLock(l *Lock, data []byte) bool {
 			l.Lingering = f.number != 0
 		case 88 + 2:
 			l.Label = f.bytes
+		case 96:
+			l.Shared = f.number != 0
+		case 104:
+			l.Share = f.number
 		default: // an election's also: a machine keeps the value
 			return false
 		}
@@ -244,6 +249,7 @@ func plainLock(l *Lock, data []byte) bool {
 
 func plainUnlock(u *Unlock, data []byte) bool {
 	u.Name, u.Session, u.Handle, u.Fence, u.Election, u.Trace = "", nil, 0, 0, false, nil
+	u.Share = 0
 	for len(data) > 0 {
 		f, rest, ok := next(data)
 		if data = rest; !ok {
@@ -265,6 +271,8 @@ func plainUnlock(u *Unlock, data []byte) bool {
 			u.Election = f.number != 0
 		case 48 + 2:
 			u.Trace = f.bytes
+		case 56:
+			u.Share = f.number
 		default:
 			return false
 		}

@@ -91,6 +91,8 @@ func (l *Lock) fields(w *Writer) {
 	w.Bytes(9, l.Value)
 	w.Flag(10, l.Lingering)
 	w.Bytes(11, l.Label)
+	w.Flag(12, l.Shared)
+	w.Number(13, l.Share)
 }
 
 func (u *Unlock) fields(w *Writer) {
@@ -100,6 +102,7 @@ func (u *Unlock) fields(w *Writer) {
 	w.Number(4, u.Fence)
 	w.Flag(5, u.Election)
 	w.Bytes(6, u.Trace)
+	w.Number(7, u.Share)
 }
 
 func (s *Submission) fields(w *Writer) {

@@ -41,6 +41,8 @@ func operationLevel(field protowire.Number) uint32 {
 		return LevelClient
 	case 25, 26: // create_session, renew_session
 		return LevelStandalone
+	case 27: // downgrade
+		return LevelShared
 	case 31: // report_process
 		return LevelProcess
 	}

@@ -40,8 +40,12 @@ func TestCommandAt(t *testing.T) {
 	if got := CommandAt(LevelProcess-1, join(crashed, lock)); !bytes.Equal(got, lock) {
 		t.Errorf("below the level of reports on processes: %x, want %x", got, lock)
 	}
-	all := join(client, create, lock, revive)
-	for level, want := range map[uint32][]byte{LevelClient - 1: lock, LevelClient: join(client, lock), LevelStandalone: all} {
+	downgrade := must(proto.Marshal(&Command{Op: &Command_Downgrade{Downgrade: &Downgrade{Name: "x"}}}))
+	standalone := join(client, create, lock, revive)
+	all := join(standalone, downgrade)
+	for level, want := range map[uint32][]byte{
+		LevelClient - 1: lock, LevelClient: join(client, lock), LevelStandalone: standalone, LevelShared - 1: standalone, LevelShared: all,
+	} {
 		if got := CommandAt(level, all); !bytes.Equal(got, want) {
 			t.Errorf("at level %d: %x, want %x", level, got, want)
 		}

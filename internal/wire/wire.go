@@ -33,7 +33,8 @@ const (
 	LevelStandalone = 5 // sessions that are bound to no process
 	LevelBounds     = 6 // retained outcomes bounded by bytes; further limits that one user cannot use up for another
 	LevelProcess    = 7 // the built-in check process: ReportProcess, and CrashEvidence between members
-	FeatureLevel    = LevelProcess
+	LevelShared     = 7 // Lock with shared, Unlock with share, and Downgrade
+	FeatureLevel    = LevelShared
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.

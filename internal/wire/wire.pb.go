@@ -426,7 +426,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -2043,6 +2043,8 @@ type DeliveredRecall struct {
 	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	Lock          string                 `protobuf:"bytes,2,opt,name=lock,proto3" json:"lock,omitempty"`
 	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	Shared        bool                   `protobuf:"varint,4,opt,name=shared,proto3" json:"shared,omitempty"` // the hold, or the waiter, is a shared one
+	Share         uint64                 `protobuf:"varint,5,opt,name=share,proto3" json:"share,omitempty"`   // of a shared hold: its number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2094,6 +2096,20 @@ func (x *DeliveredRecall) GetLock() string {
 func (x *DeliveredRecall) GetHandle() uint64 {
 	if x != nil {
 		return x.Handle
+	}
+	return 0
+}
+
+func (x *DeliveredRecall) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
+func (x *DeliveredRecall) GetShare() uint64 {
+	if x != nil {
+		return x.Share
 	}
 	return 0
 }
@@ -2273,6 +2289,7 @@ type Command struct {
 	//	*Command_RenewClients
 	//	*Command_CreateSession
 	//	*Command_RenewSession
+	//	*Command_Downgrade
 	//	*Command_ReportProcess
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
@@ -2550,6 +2567,15 @@ func (x *Command) GetRenewSession() *RenewSession {
 	return nil
 }
 
+func (x *Command) GetDowngrade() *Downgrade {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Downgrade); ok {
+			return x.Downgrade
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetReportProcess() *ReportProcess {
 	if x != nil {
 		if x, ok := x.Op.(*Command_ReportProcess); ok {
@@ -2667,6 +2693,10 @@ type Command_RenewSession struct {
 	RenewSession *RenewSession `protobuf:"bytes,26,opt,name=renew_session,json=renewSession,proto3,oneof"` // level 5
 }
 
+type Command_Downgrade struct {
+	Downgrade *Downgrade `protobuf:"bytes,27,opt,name=downgrade,proto3,oneof"` // level 7
+}
+
 type Command_ReportProcess struct {
 	ReportProcess *ReportProcess `protobuf:"bytes,31,opt,name=report_process,json=reportProcess,proto3,oneof"` // level 7
 }
@@ -2722,6 +2752,8 @@ func (*Command_RenewClients) isCommand_Op() {}
 func (*Command_CreateSession) isCommand_Op() {}
 
 func (*Command_RenewSession) isCommand_Op() {}
+
+func (*Command_Downgrade) isCommand_Op() {}
 
 func (*Command_ReportProcess) isCommand_Op() {}
 
@@ -3855,7 +3887,12 @@ type Lock struct {
 	Lingering bool                   `protobuf:"varint,10,opt,name=lingering,proto3" json:"lingering,omitempty"` // level 2; not with election: keep the lock for a tenure, with a block of fences
 	// Level 3: the handle's, for people. Not a string: below the level builds that know the
 	// field must accept the same bytes as those that do not.
-	Label         []byte `protobuf:"bytes,11,opt,name=label,proto3" json:"label,omitempty"`
+	Label []byte `protobuf:"bytes,11,opt,name=label,proto3" json:"label,omitempty"`
+	// Level 7: a share of the lock, which others can hold at the same time. Below the level, and
+	// with election, the two fields mean nothing. A share is re-entered by its number; fence
+	// means nothing then.
+	Shared        bool   `protobuf:"varint,12,opt,name=shared,proto3" json:"shared,omitempty"`
+	Share         uint64 `protobuf:"varint,13,opt,name=share,proto3" json:"share,omitempty"` // with shared and reentrant: number of the share being re-entered; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3967,6 +4004,20 @@ func (x *Lock) GetLabel() []byte {
 	return nil
 }
 
+func (x *Lock) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
+func (x *Lock) GetShare() uint64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
 // Refill reserves another block of fences for the owner of a lingering lock.
 type Refill struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4051,7 +4102,8 @@ type Unlock struct {
 	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
 	Fence         uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"` // of the hold
 	Election      bool                   `protobuf:"varint,5,opt,name=election,proto3" json:"election,omitempty"`
-	Trace         []byte                 `protobuf:"bytes,6,opt,name=trace,proto3" json:"trace,omitempty"` // level 4: identifies the caller's span; without meaning to the machine
+	Trace         []byte                 `protobuf:"bytes,6,opt,name=trace,proto3" json:"trace,omitempty"`  // level 4: identifies the caller's span; without meaning to the machine
+	Share         uint64                 `protobuf:"varint,7,opt,name=share,proto3" json:"share,omitempty"` // level 7: number of the share to release, whatever handle and fence are; 0: the exclusive hold
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4128,6 +4180,90 @@ func (x *Unlock) GetTrace() []byte {
 	return nil
 }
 
+func (x *Unlock) GetShare() uint64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+// Downgrade makes a share of an exclusive hold. No other owner has the lock in between.
+type Downgrade struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	Fence         uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"` // of the exclusive hold
+	Trace         []byte                 `protobuf:"bytes,5,opt,name=trace,proto3" json:"trace,omitempty"`  // as in Unlock
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Downgrade) Reset() {
+	*x = Downgrade{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Downgrade) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Downgrade) ProtoMessage() {}
+
+func (x *Downgrade) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Downgrade.ProtoReflect.Descriptor instead.
+func (*Downgrade) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *Downgrade) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Downgrade) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *Downgrade) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *Downgrade) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *Downgrade) GetTrace() []byte {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
 // Proclaim changes the value of an election's leader.
 type Proclaim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4142,7 +4278,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4154,7 +4290,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4167,7 +4303,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Proclaim) GetName() string {
@@ -4219,7 +4355,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4367,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,7 +4380,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Acquire) GetName() string {
@@ -4295,7 +4431,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4307,7 +4443,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,7 +4456,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Release) GetName() string {
@@ -4361,7 +4497,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4373,7 +4509,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4386,7 +4522,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Resize) GetName() string {
@@ -4413,7 +4549,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4425,7 +4561,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4438,7 +4574,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -4463,7 +4599,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4475,7 +4611,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4488,7 +4624,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -4553,7 +4689,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4565,7 +4701,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4578,7 +4714,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -4598,8 +4734,8 @@ func (x *Withdraw) GetSeq() uint64 {
 type Reply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          Code                   `protobuf:"varint,1,opt,name=code,proto3,enum=conclave.internal.v1.Code" json:"code,omitempty"`
-	Fence         uint64                 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
 	Holds         uint32                 `protobuf:"varint,3,opt,name=holds,proto3" json:"holds,omitempty"`
+	Fence         uint64                 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
 	Delay         int64                  `protobuf:"varint,4,opt,name=delay,proto3" json:"delay,omitempty"`  // remaining lock-delay; of ReportGossip: until it can have an effect
 	Index         uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`  // raft index of the decision
 	Detail        string                 `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"` // for people, or the name of a check
@@ -4608,17 +4744,18 @@ type Reply struct {
 	Op            uint32                 `protobuf:"varint,9,opt,name=op,proto3" json:"op,omitempty"`                                 // of a Write: the refused operation, from 0
 	Keys          []*KeyMeta             `protobuf:"bytes,10,rep,name=keys,proto3" json:"keys,omitempty"`                             // of a successful Write, one per operation
 	Position      uint32                 `protobuf:"varint,11,opt,name=position,proto3" json:"position,omitempty"`                    // in the queue; 1: next in line
+	Block         uint32                 `protobuf:"varint,14,opt,name=block,proto3" json:"block,omitempty"`                          // of a lingering Lock and of Refill: how many fences are reserved, from fence on
 	Checks        []*CheckTerms          `protobuf:"bytes,12,rep,name=checks,proto3" json:"checks,omitempty"`                         // of OpenSession, AttachSession: the session's; of SetCheck: the check
 	LockDelay     int64                  `protobuf:"varint,13,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"` // of OpenSession and AttachSession: the session's
-	Block         uint32                 `protobuf:"varint,14,opt,name=block,proto3" json:"block,omitempty"`                          // of a lingering Lock and of Refill: how many fences are reserved, from fence on
 	Trace         []byte                 `protobuf:"bytes,15,opt,name=trace,proto3" json:"trace,omitempty"`                           // of a grant that was QUEUED: that of the Unlock or Release that caused it
+	Share         uint64                 `protobuf:"varint,16,opt,name=share,proto3" json:"share,omitempty"`                          // of a shared Lock, Unlock and Downgrade: number of the share; fence is that of its phase
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4630,7 +4767,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4643,7 +4780,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Reply) GetCode() Code {
@@ -4653,16 +4790,16 @@ func (x *Reply) GetCode() Code {
 	return Code_CODE_UNSPECIFIED
 }
 
-func (x *Reply) GetFence() uint64 {
+func (x *Reply) GetHolds() uint32 {
 	if x != nil {
-		return x.Fence
+		return x.Holds
 	}
 	return 0
 }
 
-func (x *Reply) GetHolds() uint32 {
+func (x *Reply) GetFence() uint64 {
 	if x != nil {
-		return x.Holds
+		return x.Fence
 	}
 	return 0
 }
@@ -4723,6 +4860,13 @@ func (x *Reply) GetPosition() uint32 {
 	return 0
 }
 
+func (x *Reply) GetBlock() uint32 {
+	if x != nil {
+		return x.Block
+	}
+	return 0
+}
+
 func (x *Reply) GetChecks() []*CheckTerms {
 	if x != nil {
 		return x.Checks
@@ -4737,18 +4881,18 @@ func (x *Reply) GetLockDelay() int64 {
 	return 0
 }
 
-func (x *Reply) GetBlock() uint32 {
-	if x != nil {
-		return x.Block
-	}
-	return 0
-}
-
 func (x *Reply) GetTrace() []byte {
 	if x != nil {
 		return x.Trace
 	}
 	return nil
+}
+
+func (x *Reply) GetShare() uint64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
 }
 
 // CheckTerms is how long a check can be relied upon when the command was applied.
@@ -4763,7 +4907,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4775,7 +4919,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4788,7 +4932,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -4813,20 +4957,22 @@ func (x *CheckTerms) GetRemaining() int64 {
 }
 
 // Holder is the present owner of a lock, election or key, or the oldest holder of
-// a semaphore.
+// a semaphore or of a shared lock.
 type Holder struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // 16 bytes
 	Member        uint64                 `protobuf:"varint,2,opt,name=member,proto3" json:"member,omitempty"`
-	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"` // of a lock or election
-	Fence         uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"`   // of the hold; 0 of a key
+	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`   // of a lock or election
+	Fence         uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"`     // of the hold; 0 of a key
+	Shared        bool                   `protobuf:"varint,5,opt,name=shared,proto3" json:"shared,omitempty"`   // it is one of several
+	Waiting       bool                   `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"` // it holds nothing: it waits for the lock exclusively, before shared requests
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4838,7 +4984,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4851,7 +4997,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -4882,6 +5028,20 @@ func (x *Holder) GetFence() uint64 {
 	return 0
 }
 
+func (x *Holder) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
+func (x *Holder) GetWaiting() bool {
+	if x != nil {
+		return x.Waiting
+	}
+	return false
+}
+
 // KeyMeta is a key's entry after an operation, without its value. It is empty for
 // an operation that does not leave exactly one key.
 type KeyMeta struct {
@@ -4898,7 +5058,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4910,7 +5070,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4923,7 +5083,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -4990,7 +5150,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5002,7 +5162,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5015,7 +5175,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -5130,7 +5290,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5142,7 +5302,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5155,7 +5315,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -5261,7 +5421,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5273,7 +5433,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5286,7 +5446,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -5332,7 +5492,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5344,7 +5504,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5357,7 +5517,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -5420,7 +5580,7 @@ type EndedClientState struct {
 
 func (x *EndedClientState) Reset() {
 	*x = EndedClientState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5432,7 +5592,7 @@ func (x *EndedClientState) String() string {
 func (*EndedClientState) ProtoMessage() {}
 
 func (x *EndedClientState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5445,7 +5605,7 @@ func (x *EndedClientState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedClientState.ProtoReflect.Descriptor instead.
 func (*EndedClientState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *EndedClientState) GetUntil() int64 {
@@ -5478,7 +5638,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5490,7 +5650,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5503,7 +5663,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SessionState) GetName() string {
@@ -5630,7 +5790,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5642,7 +5802,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5655,7 +5815,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -5735,6 +5895,123 @@ func (x *LockState) GetLabel() string {
 	return ""
 }
 
+// ShareState is a shared hold of a lock. There is no LockState of a lock that is held shared.
+type ShareState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: delayed; then there are no others but delay_until
+	Handle        uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	Holds         uint32                 `protobuf:"varint,3,opt,name=holds,proto3" json:"holds,omitempty"`
+	Fence         uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"`            // of the shared phase
+	Incarnation   []byte                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the waiter that it was granted to
+	Seq           uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
+	DelayUntil    int64                  `protobuf:"varint,7,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0: none
+	Lingering     bool                   `protobuf:"varint,8,opt,name=lingering,proto3" json:"lingering,omitempty"`
+	Since         int64                  `protobuf:"varint,9,opt,name=since,proto3" json:"since,omitempty"` // group time of the grant
+	Label         string                 `protobuf:"bytes,10,opt,name=label,proto3" json:"label,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareState) Reset() {
+	*x = ShareState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareState) ProtoMessage() {}
+
+func (x *ShareState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
+func (*ShareState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *ShareState) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *ShareState) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *ShareState) GetHolds() uint32 {
+	if x != nil {
+		return x.Holds
+	}
+	return 0
+}
+
+func (x *ShareState) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *ShareState) GetIncarnation() []byte {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *ShareState) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *ShareState) GetDelayUntil() int64 {
+	if x != nil {
+		return x.DelayUntil
+	}
+	return 0
+}
+
+func (x *ShareState) GetLingering() bool {
+	if x != nil {
+		return x.Lingering
+	}
+	return false
+}
+
+func (x *ShareState) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *ShareState) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
 type SemaphoreState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -5745,7 +6022,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5757,7 +6034,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5770,7 +6047,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -5800,7 +6077,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5812,7 +6089,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5825,7 +6102,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -5874,13 +6151,14 @@ type WaiterState struct {
 	Lingering     bool                   `protobuf:"varint,7,opt,name=lingering,proto3" json:"lingering,omitempty"`
 	Since         int64                  `protobuf:"varint,8,opt,name=since,proto3" json:"since,omitempty"` // group time of the request; 0: unknown, as in LockState
 	Label         string                 `protobuf:"bytes,9,opt,name=label,proto3" json:"label,omitempty"`
+	Shared        bool                   `protobuf:"varint,10,opt,name=shared,proto3" json:"shared,omitempty"` // level 7
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5892,7 +6170,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5905,7 +6183,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -5971,6 +6249,13 @@ func (x *WaiterState) GetLabel() string {
 	return ""
 }
 
+func (x *WaiterState) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
 type KeyState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
@@ -5986,7 +6271,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5998,7 +6283,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6011,7 +6296,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -6072,7 +6357,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6084,7 +6369,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6097,7 +6382,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -6224,11 +6509,13 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04more\x18\x03 \x01(\bR\x04more\"B\n" +
 	"\fEndedSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x18\n" +
-	"\aunbound\x18\x02 \x01(\bR\aunbound\"W\n" +
+	"\aunbound\x18\x02 \x01(\bR\aunbound\"\x85\x01\n" +
 	"\x0fDeliveredRecall\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x12\n" +
 	"\x04lock\x18\x02 \x01(\tR\x04lock\x12\x16\n" +
-	"\x06handle\x18\x03 \x01(\x04R\x06handle\"c\n" +
+	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x16\n" +
+	"\x06shared\x18\x04 \x01(\bR\x06shared\x12\x14\n" +
+	"\x05share\x18\x05 \x01(\x04R\x05share\"c\n" +
 	"\aRenewed\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
 	"\aunknown\x18\x02 \x01(\bR\aunknown\x12\x14\n" +
@@ -6239,7 +6526,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04part\x18\x02 \x01(\fR\x04part\x12\x12\n" +
 	"\x04last\x18\x03 \x01(\bR\x04last\x127\n" +
 	"\afailure\x18\x04 \x01(\x0e2\x1d.conclave.internal.v1.FailureR\afailure\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"\xa1\x0e\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"\xe2\x0e\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -6271,7 +6558,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x0fregister_client\x18\x17 \x01(\v2$.conclave.internal.v1.RegisterClientH\x00R\x0eregisterClient\x12I\n" +
 	"\rrenew_clients\x18\x18 \x01(\v2\".conclave.internal.v1.RenewClientsH\x00R\frenewClients\x12L\n" +
 	"\x0ecreate_session\x18\x19 \x01(\v2#.conclave.internal.v1.CreateSessionH\x00R\rcreateSession\x12I\n" +
-	"\rrenew_session\x18\x1a \x01(\v2\".conclave.internal.v1.RenewSessionH\x00R\frenewSession\x12L\n" +
+	"\rrenew_session\x18\x1a \x01(\v2\".conclave.internal.v1.RenewSessionH\x00R\frenewSession\x12?\n" +
+	"\tdowngrade\x18\x1b \x01(\v2\x1f.conclave.internal.v1.DowngradeH\x00R\tdowngrade\x12L\n" +
 	"\x0ereport_process\x18\x1f \x01(\v2#.conclave.internal.v1.ReportProcessH\x00R\rreportProcessB\x04\n" +
 	"\x02op\"\xb8\x02\n" +
 	"\bRegister\x12\x16\n" +
@@ -6351,7 +6639,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04term\x18\x04 \x01(\x04R\x04term\":\n" +
 	"\fCloseSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1a\n" +
-	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\x90\x02\n" +
+	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\xbe\x02\n" +
 	"\x04Lock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -6364,20 +6652,29 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05value\x18\t \x01(\fR\x05value\x12\x1c\n" +
 	"\tlingering\x18\n" +
 	" \x01(\bR\tlingering\x12\x14\n" +
-	"\x05label\x18\v \x01(\fR\x05label\"|\n" +
+	"\x05label\x18\v \x01(\fR\x05label\x12\x16\n" +
+	"\x06shared\x18\f \x01(\bR\x06shared\x12\x14\n" +
+	"\x05share\x18\r \x01(\x04R\x05share\"|\n" +
 	"\x06Refill\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x14\n" +
 	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12\x16\n" +
-	"\x06fences\x18\x05 \x01(\rR\x06fences\"\x96\x01\n" +
+	"\x06fences\x18\x05 \x01(\rR\x06fences\"\xac\x01\n" +
 	"\x06Unlock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x14\n" +
 	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12\x1a\n" +
 	"\belection\x18\x05 \x01(\bR\belection\x12\x14\n" +
-	"\x05trace\x18\x06 \x01(\fR\x05trace\"|\n" +
+	"\x05trace\x18\x06 \x01(\fR\x05trace\x12\x14\n" +
+	"\x05share\x18\a \x01(\x04R\x05share\"}\n" +
+	"\tDowngrade\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x14\n" +
+	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12\x14\n" +
+	"\x05trace\x18\x05 \x01(\fR\x05trace\"|\n" +
 	"\bProclaim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -6426,11 +6723,11 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\">\n" +
 	"\bWithdraw\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xd7\x03\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xed\x03\n" +
 	"\x05Reply\x12.\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x1a.conclave.internal.v1.CodeR\x04code\x12\x14\n" +
-	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x14\n" +
 	"\x05holds\x18\x03 \x01(\rR\x05holds\x12\x14\n" +
+	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x14\n" +
 	"\x05delay\x18\x04 \x01(\x03R\x05delay\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06detail\x18\x06 \x01(\tR\x06detail\x124\n" +
@@ -6439,22 +6736,25 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x02op\x18\t \x01(\rR\x02op\x121\n" +
 	"\x04keys\x18\n" +
 	" \x03(\v2\x1d.conclave.internal.v1.KeyMetaR\x04keys\x12\x1a\n" +
-	"\bposition\x18\v \x01(\rR\bposition\x128\n" +
+	"\bposition\x18\v \x01(\rR\bposition\x12\x14\n" +
+	"\x05block\x18\x0e \x01(\rR\x05block\x128\n" +
 	"\x06checks\x18\f \x03(\v2 .conclave.internal.v1.CheckTermsR\x06checks\x12\x1d\n" +
 	"\n" +
 	"lock_delay\x18\r \x01(\x03R\tlockDelay\x12\x14\n" +
-	"\x05block\x18\x0e \x01(\rR\x05block\x12\x14\n" +
-	"\x05trace\x18\x0f \x01(\fR\x05trace\"P\n" +
+	"\x05trace\x18\x0f \x01(\fR\x05trace\x12\x14\n" +
+	"\x05share\x18\x10 \x01(\x04R\x05share\"P\n" +
 	"\n" +
 	"CheckTerms\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x1c\n" +
-	"\tremaining\x18\x03 \x01(\x03R\tremaining\"h\n" +
+	"\tremaining\x18\x03 \x01(\x03R\tremaining\"\x9a\x01\n" +
 	"\x06Holder\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\x04R\x06member\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x14\n" +
-	"\x05fence\x18\x04 \x01(\x04R\x05fence\"\xb4\x01\n" +
+	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12\x16\n" +
+	"\x06shared\x18\x05 \x01(\bR\x06shared\x12\x18\n" +
+	"\awaiting\x18\x06 \x01(\bR\awaiting\"\xb4\x01\n" +
 	"\aKeyMeta\x12\x14\n" +
 	"\x05flags\x18\x01 \x01(\x04R\x05flags\x12!\n" +
 	"\fcreate_index\x18\x02 \x01(\x04R\vcreateIndex\x12!\n" +
@@ -6543,7 +6843,21 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\tlingering\x18\n" +
 	" \x01(\bR\tlingering\x12\x14\n" +
 	"\x05since\x18\v \x01(\x03R\x05since\x12\x14\n" +
-	"\x05label\x18\f \x01(\tR\x05labelJ\x04\b\b\x10\t\"@\n" +
+	"\x05label\x18\f \x01(\tR\x05labelJ\x04\b\b\x10\t\"\x89\x02\n" +
+	"\n" +
+	"ShareState\x12\x18\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
+	"\x05holds\x18\x03 \x01(\rR\x05holds\x12\x14\n" +
+	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12 \n" +
+	"\vincarnation\x18\x05 \x01(\fR\vincarnation\x12\x10\n" +
+	"\x03seq\x18\x06 \x01(\x04R\x03seq\x12\x1f\n" +
+	"\vdelay_until\x18\a \x01(\x03R\n" +
+	"delayUntil\x12\x1c\n" +
+	"\tlingering\x18\b \x01(\bR\tlingering\x12\x14\n" +
+	"\x05since\x18\t \x01(\x03R\x05since\x12\x14\n" +
+	"\x05label\x18\n" +
+	" \x01(\tR\x05label\"@\n" +
 	"\x0eSemaphoreState\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x18\n" +
 	"\aresized\x18\x02 \x01(\bR\aresized\"\x9c\x01\n" +
@@ -6553,7 +6867,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\vincarnation\x18\x03 \x01(\fR\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12\x1f\n" +
 	"\vdelay_until\x18\x05 \x01(\x03R\n" +
-	"delayUntilJ\x04\b\x06\x10\a\"\xed\x01\n" +
+	"delayUntilJ\x04\b\x06\x10\a\"\x85\x02\n" +
 	"\vWaiterState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12 \n" +
@@ -6563,7 +6877,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05value\x18\x06 \x01(\fR\x05value\x12\x1c\n" +
 	"\tlingering\x18\a \x01(\bR\tlingering\x12\x14\n" +
 	"\x05since\x18\b \x01(\x03R\x05since\x12\x14\n" +
-	"\x05label\x18\t \x01(\tR\x05label\"\xcb\x01\n" +
+	"\x05label\x18\t \x01(\tR\x05label\x12\x16\n" +
+	"\x06shared\x18\n" +
+	" \x01(\bR\x06shared\"\xcb\x01\n" +
 	"\bKeyState\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\x04R\x05flags\x12!\n" +
@@ -6643,7 +6959,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Failure)(0),               // 0: conclave.internal.v1.Failure
 	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
@@ -6697,29 +7013,31 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*Lock)(nil),               // 49: conclave.internal.v1.Lock
 	(*Refill)(nil),             // 50: conclave.internal.v1.Refill
 	(*Unlock)(nil),             // 51: conclave.internal.v1.Unlock
-	(*Proclaim)(nil),           // 52: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 53: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 54: conclave.internal.v1.Release
-	(*Resize)(nil),             // 55: conclave.internal.v1.Resize
-	(*Write)(nil),              // 56: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 57: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 58: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 59: conclave.internal.v1.Reply
-	(*CheckTerms)(nil),         // 60: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 61: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 62: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 63: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 64: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 65: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 66: conclave.internal.v1.IncarnationState
-	(*EndedClientState)(nil),   // 67: conclave.internal.v1.EndedClientState
-	(*SessionState)(nil),       // 68: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 69: conclave.internal.v1.LockState
-	(*SemaphoreState)(nil),     // 70: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 71: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),        // 72: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 73: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 74: conclave.internal.v1.KeyDelayState
+	(*Downgrade)(nil),          // 52: conclave.internal.v1.Downgrade
+	(*Proclaim)(nil),           // 53: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 54: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 55: conclave.internal.v1.Release
+	(*Resize)(nil),             // 56: conclave.internal.v1.Resize
+	(*Write)(nil),              // 57: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 58: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 59: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 60: conclave.internal.v1.Reply
+	(*CheckTerms)(nil),         // 61: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 62: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 63: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 64: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 65: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 66: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 67: conclave.internal.v1.IncarnationState
+	(*EndedClientState)(nil),   // 68: conclave.internal.v1.EndedClientState
+	(*SessionState)(nil),       // 69: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 70: conclave.internal.v1.LockState
+	(*ShareState)(nil),         // 71: conclave.internal.v1.ShareState
+	(*SemaphoreState)(nil),     // 72: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 73: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),        // 74: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 75: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 76: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -6745,7 +7063,7 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	25, // 20: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
 	26, // 21: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
 	27, // 22: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
-	59, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
+	60, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
 	0,  // 24: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
 	31, // 25: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
 	34, // 26: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
@@ -6754,16 +7072,16 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	48, // 29: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
 	49, // 30: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
 	51, // 31: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	58, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	59, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
 	43, // 33: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
 	44, // 34: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
 	45, // 35: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
 	46, // 36: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	53, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	54, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	55, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	52, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	56, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	54, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	55, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	56, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	53, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	57, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
 	36, // 42: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
 	39, // 43: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
 	37, // 44: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
@@ -6773,23 +7091,24 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	33, // 48: conclave.internal.v1.Command.renew_clients:type_name -> conclave.internal.v1.RenewClients
 	41, // 49: conclave.internal.v1.Command.create_session:type_name -> conclave.internal.v1.CreateSession
 	42, // 50: conclave.internal.v1.Command.renew_session:type_name -> conclave.internal.v1.RenewSession
-	47, // 51: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
-	1,  // 52: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	40, // 53: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
-	2,  // 54: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	57, // 55: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	5,  // 56: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	4,  // 57: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	61, // 58: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	62, // 59: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	60, // 60: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	2,  // 61: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	1,  // 62: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	63, // [63:63] is the sub-list for method output_type
-	63, // [63:63] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	52, // 51: conclave.internal.v1.Command.downgrade:type_name -> conclave.internal.v1.Downgrade
+	47, // 52: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
+	1,  // 53: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	40, // 54: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
+	2,  // 55: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	58, // 56: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	5,  // 57: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	4,  // 58: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	62, // 59: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	63, // 60: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	61, // 61: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	2,  // 62: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	1,  // 63: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -6852,6 +7171,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_RenewClients)(nil),
 		(*Command_CreateSession)(nil),
 		(*Command_RenewSession)(nil),
+		(*Command_Downgrade)(nil),
 		(*Command_ReportProcess)(nil),
 	}
 	type x struct{}
@@ -6860,7 +7180,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   69,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -23,7 +23,23 @@ type attempt struct {
 type kind struct {
 	name    string
 	queues  bool // in the group; otherwise a contender polls
-	acquire func(ctx context.Context, n *conclave.Node, s *conclave.Session) attempt
+	acquire acquire
+	contend acquire // that is excluded by the former; nil: the same
+}
+
+type acquire func(ctx context.Context, n *conclave.Node, s *conclave.Session) attempt
+
+// exclusively and shared acquire the lock in its two modes.
+func exclusively(ctx context.Context, _ *conclave.Node, s *conclave.Session) attempt {
+	l := s.RWLock("x")
+	_, err := l.Lock(ctx)
+	return attempt{err: err, lost: l.Lost(), held: func() error { _, err := l.Fence(); return err }, release: l.Unlock}
+}
+
+func shared(ctx context.Context, _ *conclave.Node, s *conclave.Session) attempt {
+	l := s.RWLock("x")
+	_, err := l.RLock(ctx)
+	return attempt{err: err, lost: l.Lost(), held: func() error { _, err := l.Fence(); return err }, release: l.RUnlock}
 }
 
 func kinds() []kind {
@@ -32,19 +48,21 @@ func kinds() []kind {
 			l := s.FencedLock("x")
 			_, err := l.Lock(ctx)
 			return lockAttempt(l, err)
-		}},
+		}, nil},
 		{"try lock", false, func(ctx context.Context, _ *conclave.Node, s *conclave.Session) attempt {
 			l := s.FencedLock("x")
 			_, err := l.TryLock(ctx)
 			return lockAttempt(l, err)
-		}},
+		}, nil},
+		{"writer before a reader", true, exclusively, shared},
+		{"reader before a writer", true, shared, exclusively},
 		{"semaphore", true, func(ctx context.Context, _ *conclave.Node, s *conclave.Session) attempt {
 			p, err := s.Semaphore("x", 3).Acquire(ctx, 2)
 			if err != nil {
 				return attempt{err: err}
 			}
 			return attempt{lost: p.Lost(), held: func() error { _, err := p.Fence(); return err }, release: p.Release}
-		}},
+		}, nil},
 		{"election", true, func(ctx context.Context, _ *conclave.Node, s *conclave.Session) attempt {
 			e := s.Election("x")
 			_, err := e.Campaign(ctx, []byte("v"))
@@ -57,7 +75,7 @@ func kinds() []kind {
 					return nil
 				}
 			}}
-		}},
+		}, nil},
 		{"key", false, func(ctx context.Context, n *conclave.Node, s *conclave.Session) attempt {
 			kv := n.KV()
 			_, err := kv.Acquire(ctx, "x", []byte("v"), s.ID())
@@ -65,7 +83,7 @@ func kinds() []kind {
 				_, err := kv.Release(ctx, "x", nil, s.ID())
 				return err
 			}}
-		}},
+		}, nil},
 	}
 }
 
@@ -134,10 +152,13 @@ func (c *contention) third() int {
 // hold.
 func (c *contention) contend(ctx context.Context) <-chan attempt {
 	result := make(chan attempt, 1)
-	n := c.Nodes[c.waiter]
+	n, acquire := c.Nodes[c.waiter], c.kind.contend
+	if acquire == nil {
+		acquire = c.kind.acquire
+	}
 	go func() {
 		for {
-			got := c.kind.acquire(ctx, n, c.waiterSession)
+			got := acquire(ctx, n, c.waiterSession)
 			got.at = time.Now()
 			taken := errors.Is(got.err, conclave.ErrLocked) || errors.Is(got.err, conclave.ErrLockDelay)
 			if c.kind.queues || !taken {
@@ -180,7 +201,11 @@ func (c *contention) wantFree(member int) {
 	began := time.Now()
 	n := c.Nodes[member]
 	s := grouptest.MustSession(c.T, n, &conclave.SessionConfig{TTL: ttl, LockDelay: conclave.NoLockDelay, NoChecks: true})
-	got := c.kind.acquire(grouptest.Within(c.T, 5*election), n, s)
+	acquire := c.kind.acquire
+	if c.kind.contend != nil {
+		acquire = exclusively // beside a reader that is left, another one would acquire as well
+	}
+	got := acquire(grouptest.Within(c.T, 5*election), n, s)
 	if got.err != nil {
 		c.T.Errorf("it is not free: %v", got.err)
 		return

@@ -71,7 +71,7 @@ func (r *Model) setCheck(member uint64, c *wire.SetCheck) *wire.Reply {
 		old.ttl = c.Ttl
 	}
 	if fell {
-		r.end(r.depending(nil, []Check{*old}), fact.CheckFailed, nil)
+		r.end(r.depending(nil, []Check{*old}), fact.CheckFailed, shortened{})
 	}
 	return &wire.Reply{Code: wire.Code_OK, Checks: []*wire.CheckTerms{r.left(member, c.Name)}}
 }
@@ -117,7 +117,7 @@ func (r *Model) dropCheck(member uint64, c *wire.DropCheck) *wire.Reply {
 		return &wire.Reply{Code: wire.Code_CHECK_UNKNOWN, Detail: c.Name}
 	}
 	r.Checks = slices.DeleteFunc(r.Checks, func(o *Check) bool { return o == old })
-	r.end(r.depending(nil, []Check{*old}), fact.CheckFailed, nil)
+	r.end(r.depending(nil, []Check{*old}), fact.CheckFailed, shortened{})
 	return answer(wire.Code_OK)
 }
 
@@ -138,7 +138,7 @@ func (r *Model) gossip(c *wire.ReportGossip) *wire.Reply {
 		}
 	}
 	if m.silent = !c.Alive; m.silent && !was {
-		r.end(r.depending(nil, []Check{{Member: c.Member, Name: "gossip"}}), fact.CheckFailed, nil)
+		r.end(r.depending(nil, []Check{{Member: c.Member, Name: "gossip"}}), fact.CheckFailed, shortened{})
 	}
 	return answer(wire.Code_OK)
 }
@@ -154,7 +154,7 @@ func crashed(r *Model, c *wire.ReportProcess) *wire.Reply {
 	}
 	fell := c.Crashed && !m.crashed
 	if m.crashed = c.Crashed; fell && r.check(m.ID, "process") == nil {
-		r.end(r.depending(nil, []Check{{Member: m.ID, Name: "process"}}), fact.CheckFailed, nil)
+		r.end(r.depending(nil, []Check{{Member: m.ID, Name: "process"}}), fact.CheckFailed, shortened{})
 	}
 	return answer(wire.Code_OK)
 }

@@ -1,6 +1,8 @@
 package reference
 
 import (
+	"encoding/binary"
+	"math"
 	"slices"
 	"strings"
 
@@ -37,13 +39,11 @@ func (r *Model) releaseDead() {
 }
 
 // releaseOne releases one thing, unless there is none: a queue place by arrival, a
-// lock by fence, an election by fence, permits by fence, a key by name.
+// lock by fence, an election by fence, permits by fence, a share by number, a key by name.
 func (r *Model) releaseOne(d *dead) bool {
 	mine := r.places(func(p Place) bool { return p.Session == d.s.ID })
 	if len(mine) > 0 {
-		for _, s := range r.remove(mine[:1], wire.Code_SESSION_EXPIRED) {
-			r.serve(s)
-		}
+		r.serveAll(r.remove(mine[:1], wire.Code_SESSION_EXPIRED))
 		return true
 	}
 	for _, election := range []bool{false, true} {
@@ -58,7 +58,7 @@ func (r *Model) releaseOne(d *dead) bool {
 			return true
 		}
 	}
-	return r.releasePermitOf(d) || r.releaseKeyOf(d)
+	return r.releasePermitOf(d) || sharing{r}.releaseOf(d) || r.releaseKeyOf(d)
 }
 
 func (r *Model) releasePermitOf(d *dead) bool {
@@ -113,9 +113,15 @@ func (r *Model) visit(op *wire.KeyOp) {
 	}
 }
 
-// visitLock releases a lock whose owner has ended.
+// visitLock releases a lock whose owner has ended, or frees its queue of a head that has.
 func (r *Model) visitLock(l *Lock) {
-	if l == nil || l.Owner == nil {
+	switch {
+	case l == nil:
+		return
+	case l.Owner == nil:
+		if len(l.Queue) > 0 && r.lateSession(l.Queue[0].Session) != nil {
+			sharing{r}.serve(l)
+		}
 		return
 	}
 	if d := r.lateSession(l.Owner.Session); d != nil {
@@ -133,4 +139,33 @@ func (r *Model) dismissDead(queue *[]Place) bool {
 	*queue = slices.Clone((*queue)[1:])
 	r.say(head.Ticket, wire.Code_SESSION_EXPIRED)
 	return true
+}
+
+// endDelay ends the first lock-delay, of any kind, that has passed.
+func (r *Model) endDelay() bool {
+	until, key := int64(math.MaxInt64), ""
+	var end func()
+	consider := func(at int64, k string, f func()) {
+		if at != 0 && at <= r.Now && (end == nil || at < until || at == until && k < key) {
+			until, key, end = at, k, f
+		}
+	}
+	for _, l := range r.Locks {
+		consider(l.until, l.key(), func() { l.until = 0; sharing{r}.serve(l) })
+	}
+	sharing{r}.considerDelays(consider)
+	for _, s := range r.Semaphores {
+		for _, p := range s.Permits {
+			consider(p.until, "p"+s.Name+"\x00"+string(binary.BigEndian.AppendUint64(nil, p.Fence)), func() { r.putBack(s, p.Fence, 0) })
+		}
+	}
+	for _, d := range r.delays {
+		consider(d.until, "d"+d.key, func() {
+			r.delays = slices.DeleteFunc(r.delays, func(o keyDelay) bool { return o.key == d.key })
+		})
+	}
+	if end != nil {
+		end()
+	}
+	return end != nil
 }

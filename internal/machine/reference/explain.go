@@ -2,6 +2,7 @@ package reference
 
 import (
 	"bytes"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -39,6 +40,7 @@ func (r *Model) LockNow(election bool, name string) *Lock {
 	if now.Owner != nil && r.lateSession(now.Owner.Session) != nil {
 		now.Owner = nil
 	}
+	now.Shares = slices.DeleteFunc(l.Live(), func(sh Share) bool { return r.lateSession(sh.Session) != nil })
 	now.Queue = nil
 	for _, p := range l.Queue {
 		if r.lateSession(p.Session) == nil {
@@ -53,12 +55,19 @@ func (r *Model) LockNow(election bool, name string) *Lock {
 func (r *Model) Cycles() map[wire.ID]int {
 	steps := make(map[[2]wire.ID]int) // of a shortest way, from a waiter to an owner
 	for _, l := range r.Locks {
-		if l.Owner == nil || r.lateSession(l.Owner.Session) != nil {
-			continue
+		var owners []wire.ID
+		if l.Owner != nil {
+			owners = append(owners, l.Owner.Session)
+		} else if !l.Due() {
+			for _, sh := range l.Live() {
+				owners = append(owners, sh.Session)
+			}
 		}
-		for _, p := range l.Queue {
-			if p.Session != l.Owner.Session && r.lateSession(p.Session) == nil {
-				steps[[2]wire.ID{p.Session, l.Owner.Session}] = 1
+		for _, owner := range owners {
+			for _, p := range l.Queue {
+				if p.Session != owner && r.lateSession(owner) == nil && r.lateSession(p.Session) == nil {
+					steps[[2]wire.ID{p.Session, owner}] = 1
+				}
 			}
 		}
 	}

@@ -18,6 +18,8 @@ const (
 	MaxReleased     = 5_000
 	MaxWaiters      = 16_384
 	MaxQueued       = 16_384
+	MaxShares       = 16_384
+	MaxGrants       = 1_024
 	MaxInFlight     = 32_768
 	MaxIncarnations = 1024
 

@@ -12,21 +12,6 @@ import (
 
 // Locks and elections.
 
-// grantHead grants a free lock to the first waiter, or drops it.
-func (r *Model) grantHead(l *Lock) {
-	for len(l.Queue) > 0 && r.dismissDead(&l.Queue) {
-	}
-	if len(l.Queue) == 0 {
-		r.Locks = slices.DeleteFunc(r.Locks, func(o *Lock) bool { return o == l })
-		return
-	}
-	next := l.Queue[0]
-	l.Queue = slices.Clone(l.Queue[1:])
-	reply := r.grant(l, next)
-	reply.Trace = r.trace
-	r.final(next.Ticket, reply)
-}
-
 func (r *Model) grant(l *Lock, p Place) *wire.Reply {
 	p.Ticket, p.Since = p.granted(), r.stamp()
 	l.Owner, l.Unclaimed, l.holds, l.Lingering, l.Fence = &p, false, 1, p.linger, r.Granted+1
@@ -37,16 +22,6 @@ func (r *Model) grant(l *Lock, p Place) *wire.Reply {
 	r.Granted += uint64(max(1, reply.Block))
 	r.lead(l)
 	return reply
-}
-
-// recall asks the last in line for a lock, behind which another owner comes, to release it
-// soon.
-func (r *Model) recall(l *Lock) {
-	if len(l.Queue) == 0 {
-		r.recallOwner(l)
-	} else if last := l.Queue[len(l.Queue)-1]; last.linger && r.lateSession(last.Session) == nil {
-		r.recalls = append(r.recalls, fact.Recall{Session: last.Session, Incarnation: r.boundTo(last.Session), Lock: l.Name, Handle: last.Handle})
-	}
 }
 
 func (r *Model) recallOwner(l *Lock) {
@@ -120,9 +95,15 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 	place := Place{Label: label, Session: wire.ID(c.Session), Handle: c.Handle, Ticket: t, value: c.Value, linger: c.Lingering && !c.Election && atLeast(r.Level) >= wire.LevelLinger}
 	r.visitLock(r.find(c.Election, c.Name))
 	l := r.find(c.Election, c.Name)
+	if x := (sharing{r}); c.Shared && x.level() {
+		return x.request(l, place, c)
+	}
 	mine := l.heldBy(c.Session, c.Handle)
 	if c.Fence != 0 && (!mine || l.Fence != c.Fence) {
 		return answer(wire.Code_OWNERSHIP_LOST)
+	}
+	if !mine && !(l != nil && l.Unclaimed && l.Owner.Session == place.Session) {
+		l = sharing{r}.disclaim(l, place.Session)
 	}
 	switch {
 	case l == nil:
@@ -141,26 +122,20 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 		}
 		l.holds++
 		return &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds}
-	case c.Wait && (len(l.Queue) >= MaxWaiters || r.queued(place.Ticket.Incarnation) >= MaxQueued):
-		return answer(wire.Code_BUSY)
 	case c.Wait:
-		r.recall(l)
-		r.arrivals++
-		place.arrival, place.Since = r.arrivals, r.stamp()
-		l.Queue = append(l.Queue, place)
-		return &wire.Reply{Code: wire.Code_QUEUED, Position: uint32(len(l.Queue)), Holder: r.holder(l)}
+		return sharing{r}.line(l, place)
 	case l.Owner != nil:
 		if !c.Lingering || l.Owner.Session != place.Session {
 			r.recallOwner(l)
 		}
 		return &wire.Reply{Code: wire.Code_LOCKED, Holder: r.holder(l)}
 	}
-	return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: max(0, l.until-r.Now)}
+	return sharing{r}.exclusion(l)
 }
 
 func (r *Model) holder(l *Lock) *wire.Holder {
 	if l.Owner == nil {
-		return nil
+		return sharing{r}.oldest(l)
 	}
 	s := l.Owner.Session[:]
 	return &wire.Holder{Session: s, Member: r.session(s).Member, Handle: l.Owner.Handle, Fence: l.Fence}
@@ -178,6 +153,9 @@ func (r *Model) unlock(c *wire.Unlock) *wire.Reply {
 	}
 	if _, bad := r.live(c.Session); bad != nil {
 		return bad
+	}
+	if x := (sharing{r}); c.Share != 0 && x.level() {
+		return x.unlock(c)
 	}
 	l := r.find(c.Election, c.Name)
 	switch {
@@ -215,7 +193,7 @@ func (r *Model) free(l *Lock, until int64) {
 	if until > r.Now {
 		l.until = until
 	} else {
-		r.grantHead(l)
+		sharing{r}.serve(l)
 	}
 	if l.Owner == nil {
 		r.lead(l)
@@ -255,9 +233,7 @@ func (r *Model) withdraw(inc wire.ID, c *wire.Withdraw) *wire.Reply {
 		return answer(wire.Code_NOT_HELD)
 	}
 	if queued := r.places(func(p Place) bool { return p.Ticket == t && r.lateSession(p.Session) == nil }); len(queued) > 0 {
-		for _, s := range r.remove(queued, wire.Code_WITHDRAWN) {
-			r.serve(s)
-		}
+		r.serveAll(r.remove(queued, wire.Code_WITHDRAWN))
 		return answer(wire.Code_OK)
 	}
 	for _, l := range r.Locks {
@@ -265,6 +241,9 @@ func (r *Model) withdraw(inc wire.ID, c *wire.Withdraw) *wire.Reply {
 			l.Owner.Ticket = wire.Ticket{}
 			return r.releaseHold(l)
 		}
+	}
+	if reply := (sharing{r}).withdraw(t); reply != nil {
+		return reply
 	}
 	for _, s := range r.Semaphores {
 		for _, p := range s.Permits {
@@ -285,6 +264,9 @@ func (r *Model) Tickets(inc wire.ID) (tickets []wire.Ticket) {
 	for _, l := range r.Locks {
 		if l.Owner != nil {
 			tickets = append(tickets, l.Owner.Ticket)
+		}
+		for _, sh := range l.Live() {
+			tickets = append(tickets, sh.Ticket)
 		}
 	}
 	for _, s := range r.Semaphores {

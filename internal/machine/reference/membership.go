@@ -143,7 +143,7 @@ func (r *Model) expel(id uint64) {
 	if inc != nil && inc.Member != id {
 		inc = nil
 	}
-	var shortened []*Semaphore
+	var shortened shortened
 	if inc != nil {
 		shortened = r.dropPlaces(inc.ID)
 	}

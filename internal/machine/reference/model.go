@@ -6,7 +6,6 @@ package reference
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"math"
 	"slices"
 
@@ -36,6 +35,7 @@ type Model struct {
 	past        []ended // clients whose keys must not be used again yet
 	dead        []*dead // sessions whose holds are being released, in the order of their ends
 	quota       int     // things that the present entry may still release
+	grants      int     // shares that it may still grant to waiters
 	trace       []byte  // of the release being applied
 	forClient   bool    // the command being applied is a client's
 	index, term uint64
@@ -88,6 +88,7 @@ type Place struct {
 	Since   int64 // of a request that waits, or of a hold; 0: unknown
 	value   []byte
 	linger  bool
+	shared  bool
 	arrival int
 }
 
@@ -102,6 +103,10 @@ type Lock struct {
 	Lingering bool // its owner gives it out itself, for a tenure
 	holds     uint32
 	until     int64
+
+	Shares      []Share // by number
+	SharedFence uint64  // of those that are held
+	marks       marks
 }
 
 // Apply applies a decoded batch; nil is the first entry of a term. The result has no
@@ -116,6 +121,7 @@ func (r *Model) Apply(index, term uint64, b *wire.Batch) fact.Result {
 	if r.quota = r.Split; r.quota == 0 {
 		r.quota = MaxReleased
 	}
+	r.grants = min(r.quota, MaxGrants)
 	r.Now = max(r.Now, b.Time)
 	r.fire()
 	for _, s := range b.Submissions {
@@ -165,14 +171,17 @@ func (r *Model) fire() {
 	})
 	r.kill(late, fact.Expired)
 	r.kill(depending, fact.CheckFailed)
-	var shortened []*Semaphore
+	var shortened shortened
 	for _, id := range silent {
-		shortened = append(shortened, r.dropPlaces(id)...)
+		more := r.dropPlaces(id)
+		shortened.semaphores = append(shortened.semaphores, more.semaphores...)
+		shortened.locks = append(shortened.locks, more.locks...)
 	}
 	r.end(nil, fact.Expired, shortened)
 	for r.quota > 0 && r.endDelay() {
 		r.quota--
 	}
+	sharing{r}.goOn()
 	for _, id := range silent {
 		r.drop(id, fact.Expired)
 	}
@@ -215,34 +224,6 @@ func (r *Model) late() []*Session {
 		return cmp.Or(cmp.Compare(deadline(a), deadline(b)), byAge(a, b))
 	})
 	return due
-}
-
-// endDelay ends the first lock-delay, of any kind, that has passed.
-func (r *Model) endDelay() bool {
-	until, key := int64(math.MaxInt64), ""
-	var end func()
-	consider := func(at int64, k string, f func()) {
-		if at != 0 && at <= r.Now && (end == nil || at < until || at == until && k < key) {
-			until, key, end = at, k, f
-		}
-	}
-	for _, l := range r.Locks {
-		consider(l.until, l.key(), func() { l.until = 0; r.grantHead(l) })
-	}
-	for _, s := range r.Semaphores {
-		for _, p := range s.Permits {
-			consider(p.until, "p"+s.Name+"\x00"+string(binary.BigEndian.AppendUint64(nil, p.Fence)), func() { r.putBack(s, p.Fence, 0) })
-		}
-	}
-	for _, d := range r.delays {
-		consider(d.until, "d"+d.key, func() {
-			r.delays = slices.DeleteFunc(r.delays, func(o keyDelay) bool { return o.key == d.key })
-		})
-	}
-	if end != nil {
-		end()
-	}
-	return end != nil
 }
 
 func (r *Model) submission(id wire.ID, as as, s *wire.Submission) {
@@ -357,6 +338,8 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 		return r.create(inc, op.CreateSession.Session)
 	case *wire.Command_RenewSession:
 		return r.renewSession(op.RenewSession)
+	case *wire.Command_Downgrade:
+		return sharing{r}.downgrade(op.Downgrade)
 	}
 	return answer(wire.Code_INVALID)
 }

@@ -124,7 +124,7 @@ func (r *Model) drop(id wire.ID, why fact.Cause) {
 
 // dropPlaces removes the queue places of an incarnation, except those under its own
 // sessions with a TTL, which end with it.
-func (r *Model) dropPlaces(id wire.ID) []*Semaphore {
+func (r *Model) dropPlaces(id wire.ID) shortened {
 	return r.remove(r.places(func(p Place) bool {
 		s := r.session(p.Session[:])
 		return s != nil && p.Ticket.Incarnation == id && !(s.Incarnation == id && s.ttl > 0)
@@ -159,6 +159,11 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 			l.Unclaimed = true
 			held = append(held, l)
 		}
+		for i := range l.Shares {
+			if sh := &l.Shares[i]; sh.until == 0 && sh.Session == s.ID {
+				sh.Unclaimed = true
+			}
+		}
 	}
 	slices.SortFunc(held, func(a, b *Lock) int { return cmp.Compare(a.Fence, b.Fence) })
 	for _, l := range held {
@@ -186,18 +191,30 @@ func (r *Model) close(inc wire.ID, c *wire.CloseSession) *wire.Reply {
 	if c.Graceful {
 		why = fact.Closed
 	}
-	r.end([]*Session{s}, why, nil)
+	r.end([]*Session{s}, why, shortened{})
 	return answer(wire.Code_OK)
 }
 
 // end ends sessions in one entry, and releases what they had as far as the entry may.
-// shortened are semaphores whose queues
-// have lost other waiters in the same entry.
-func (r *Model) end(ending []*Session, why fact.Cause, shortened []*Semaphore) {
+// shortened has lost other waiters in the same entry.
+func (r *Model) end(ending []*Session, why fact.Cause, shortened shortened) {
 	r.kill(ending, why)
 	r.releaseDead()
-	for _, s := range shortened {
+	r.serveAll(shortened)
+}
+
+// shortened are semaphores and locks whose queues have lost waiters.
+type shortened struct {
+	semaphores []*Semaphore
+	locks      []*Lock
+}
+
+func (r *Model) serveAll(shortened shortened) {
+	for _, s := range shortened.semaphores {
 		r.serve(s)
+	}
+	for _, l := range shortened.locks {
+		sharing{r}.serve(l)
 	}
 }
 
@@ -222,6 +239,13 @@ func (r *Model) heldBy(id wire.ID) (n int) {
 	for _, l := range r.Locks {
 		if l.Owner != nil && l.Owner.Session == id {
 			n++
+		}
+	}
+	for _, l := range r.Locks {
+		for _, sh := range l.Live() {
+			if sh.Session == id {
+				n++
+			}
 		}
 	}
 	for _, s := range r.Semaphores {
@@ -264,17 +288,20 @@ func (r *Model) queued(inc wire.ID) int {
 	return len(r.places(func(p Place) bool { return p.Ticket.Incarnation == inc }))
 }
 
-// remove removes places and returns the semaphores whose queues they were in.
-func (r *Model) remove(places []Place, code wire.Code) (shortened []*Semaphore) {
+// remove removes places and returns the queues that they were in.
+func (r *Model) remove(places []Place, code wire.Code) (shortened shortened) {
 	for _, p := range places {
 		same := func(o Place) bool { return o.arrival == p.arrival }
 		for _, l := range r.Locks {
-			l.Queue = slices.DeleteFunc(l.Queue, same)
+			before := len(l.Queue)
+			if l.Queue = slices.DeleteFunc(l.Queue, same); len(l.Queue) < before && !slices.Contains(shortened.locks, l) {
+				shortened.locks = append(shortened.locks, l)
+			}
 		}
 		for _, s := range r.Semaphores {
 			before := len(s.Queue)
 			if s.Queue = slices.DeleteFunc(s.Queue, same); len(s.Queue) < before {
-				shortened = append(shortened, s)
+				shortened.semaphores = append(shortened.semaphores, s)
 			}
 		}
 		r.say(p.Ticket, code)
