@@ -9,7 +9,8 @@
 // The leader prints the command that kills it (kill -9 and its process ID). Run
 // the command in a fourth terminal: when the session of the killed leader
 // expires, after its TTL of 10 seconds, another candidate leads with a larger
-// fence. Press Ctrl-C in the leader instead: it resigns, and the next candidate
+// fence; with conclave.ProcessCheck in Config.SessionChecks, within a second.
+// Press Ctrl-C in the leader instead: it resigns, and the next candidate
 // leads at once. A second Ctrl-C ends it without the graceful shutdown.
 //
 // The leader of the election is an application's leader. It need not be the

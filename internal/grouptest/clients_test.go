@@ -183,11 +183,13 @@ func TestClient_Administers(t *testing.T) {
 	Must(t, conclave.Restore(t.Context(), filepath.Join(t.TempDir(), "restored"), &backup))
 	removed := g.Others(memberOf(g, c))[0]
 	Must(t, c.RemoveMember(Within(t, patience), g.Nodes[removed].Status().ID))
-	_, err := c.NewSession(Within(t, patience), &conclave.SessionConfig{Checks: []string{"gossip"}})
-	WantError(t, err, conclave.ErrInvalid)
+	for _, check := range []string{"gossip", conclave.ProcessCheck} {
+		_, err := c.NewSession(Within(t, patience), &conclave.SessionConfig{Checks: []string{check}})
+		WantError(t, err, conclave.ErrInvalid)
+	}
 	WantError(t, c.CloseSession(Within(t, patience), conclave.SessionID{1}), conclave.ErrSessionNotFound)
 	Must(t, c.Close(Within(t, patience)))
-	_, err = c.FencedLock("x").Lock(t.Context())
+	_, err := c.FencedLock("x").Lock(t.Context())
 	WantError(t, err, conclave.ErrClosed)
 	_, err = c.Status(t.Context())
 	WantError(t, err, conclave.ErrClosed)
