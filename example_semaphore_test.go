@@ -86,6 +86,28 @@ func ExamplePermit() {
 	// Output: <nil>
 }
 
+func ExamplePermit_Slots() {
+	ctx := context.Background()
+	node := openOne(ctx)
+	defer node.Close(context.Background())
+
+	session, err := node.NewSession(ctx, &conclave.SessionConfig{Name: "ids-on-host-7"}) // its lock-delay is 15 s
+	if err != nil {
+		log.Fatal(err)
+	}
+	permit, err := session.Semaphore("id-workers", 1024).Acquire(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	worker := permit.Slots()[0] // 0 to 1023, and no other worker's
+	newID := func(n int) (int, error) {
+		_, err := permit.Fence() // refuses a worker that was paused for too long
+		return n<<10 | worker, err
+	}
+	fmt.Println(newID(1))
+	// Output: 1024 <nil>
+}
+
 func finished(conclave.Fence) <-chan struct{} {
 	done := make(chan struct{})
 	close(done)

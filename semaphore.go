@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +67,16 @@ type PermitInfo struct {
 	Client      bool
 	Fence       Fence
 	Permits     int
+	slots       string // the numbers as text, since a PermitInfo can be compared
+}
+
+// Slots returns the numbers of the permits, as [Permit.Slots] does.
+func (p PermitInfo) Slots() (numbers []int) {
+	for text := range strings.FieldsSeq(p.slots) {
+		n, _ := strconv.Atoi(text) // that permitInfo has written
+		numbers = append(numbers, n)
+	}
+	return numbers
 }
 
 // Semaphore returns a new handle to the semaphore of that name, 1 to 512 bytes of
@@ -311,7 +323,9 @@ func semaphoreInfo(v machine.SemaphoreView) SemaphoreInfo {
 }
 
 func permitInfo(p machine.PermitView) PermitInfo {
-	return PermitInfo{Session: SessionID(p.Session), Node: MemberID(p.Member), SessionName: p.SessionName, Client: p.Client, Fence: Fence(p.Fence), Permits: int(p.Permits)}
+	info := PermitInfo{Session: SessionID(p.Session), Node: MemberID(p.Member), SessionName: p.SessionName, Client: p.Client, Fence: Fence(p.Fence), Permits: int(p.Permits)}
+	info.slots = strings.Trim(fmt.Sprint(p.Slots), "[]")
+	return info
 }
 
 // Semaphores lists the semaphores of the group whose names begin with prefix and that
@@ -326,50 +340,3 @@ func (g *Group) Semaphores(ctx context.Context, prefix string, opts ...ListOptio
 		return machine.SemaphoresQuery{Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.SemaphoreView) string { return v.Name }, semaphoreInfo)
 }
-
-// Permit is what one Acquire of a [Semaphore] was granted, whatever the number of
-// permits. Release releases it as a whole. All methods are safe for concurrent use.
-type Permit struct {
-	group  *Group
-	name   string
-	permit *client.Permit
-}
-
-// Release releases the permits. It blocks until the group has agreed or ctx is done.
-//
-// The permits count as released from the call on, whatever Release returns. If ctx is
-// done, even before the call, the release is still submitted and pursued in the
-// background until it is applied or the session has ended, and the error wraps ctx's
-// and ErrUnknown. ErrNotHeld: Release was called before; no effect.
-// ErrLockOwnershipLost: the permits were lost before.
-func (p *Permit) Release(ctx context.Context) error {
-	began, span := p.group.calls.begin(), p.span(ctx)
-	err := fault("release", p.name, p.permit.Release(ctx, span.trace()))
-	span.end(err)
-	p.group.calls.returned(CallRelease, began, err)
-	return err
-}
-
-// giveUp implements grant.
-func (p *Permit) giveUp() { _ = p.permit.Release(ended(), nil) }
-
-func (p *Permit) span(ctx context.Context) *span {
-	t := &p.group.tracing
-	if !t.on() {
-		return nil
-	}
-	return t.begin(ctx, Operation{Kind: CallRelease, Op: "release", Name: p.name, Fence: Fence(p.permit.GrantedFence())})
-}
-
-// Fence returns the fence of this acquisition. It does not block, needs no network and
-// reads the clock itself: a holder that was paused for longer than its session allows
-// is refused here, with ErrLockOwnershipLost, even before Lost is closed. ErrNotHeld:
-// Release was called.
-func (p *Permit) Fence() (Fence, error) {
-	f, err := p.permit.Fence()
-	return Fence(f), fault("fence", p.name, err)
-}
-
-// Lost returns a channel that is closed when the permits are lost with their session, as
-// [FencedLock.Lost] is. Release does not close it.
-func (p *Permit) Lost() <-chan struct{} { return p.permit.Lost() }

@@ -74,7 +74,8 @@ type Session struct {
 // SessionConfig configures a session. The zero value, like a nil *SessionConfig, is a
 // session with all defaults.
 type SessionConfig struct {
-	// Name is for people, up to 512 bytes. Sessions may share a name. Default: none.
+	// Name is for people, up to 512 bytes, and for the numbers of permits: see [Permit.Slots].
+	// Sessions may share a name. Default: none.
 	Name string
 	// TTL is how long the session outlives its last renewal, at least, unless a check
 	// ends it: 1 s to 24 h, or NoTTL. With less than two election timeouts a leader

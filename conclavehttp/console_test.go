@@ -146,7 +146,7 @@ func TestConsole_Lists(t *testing.T) {
 	want(t, site.page(), "orders/1", fence.String(), "member-0", "member-1", "member-2", "leader", "alive", "voters",
 		"leads, term", "Read-only")
 	site.events("").await("summary", "1 waiting")
-	want(t, site.page("show", "semaphores"), "slots", ">5<", ">3<")
+	want(t, site.page("show", "semaphores"), "slots", ">5<", ">3<", ", numbers 0 1<")
 	want(t, site.page("show", "elections"), "scheduler", "10.0.0.7:80")
 	want(t, site.page("show", "sessions"), "importer", s.ID().String())
 	want(t, site.page("show", "checks"), "disk", "gossip", "passing")

@@ -55,7 +55,9 @@ func (s *Server) AttachDue() {
 		c.conn.Hold(-attachedBytes(c.attach))
 		c.attach = nil
 		s.core.AttachClient(c.incarnation, c)
+		rest := cutAttached(attached)
 		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Attached{Attached: attached}}, attachedSize(attached))
+		c.deliver(attached.GetApplied(), rest)
 	}
 }
 

@@ -39,19 +39,23 @@ type member struct {
 // fakeCore is a Core with the state of an empty group. The loop's goroutine owns it.
 type fakeCore struct {
 	applied uint64
+	recheck *wire.Reply // of each request
 	called  []core.Call
 }
 
 // emptyMachine is a machine of which only what is asked here has an answer.
-type emptyMachine struct{ core.Machine }
+type emptyMachine struct {
+	core.Machine
+	fake *fakeCore
+}
 
 func (emptyMachine) Now() int64              { return 7 }
 func (emptyMachine) Level() (uint32, uint32) { return wire.FeatureLevel, wire.FeatureLevel }
-func (emptyMachine) Recheck(wire.Ticket, wire.ID, string) *wire.Reply {
-	return nil
+func (m emptyMachine) Recheck(wire.Ticket, wire.ID, string) *wire.Reply {
+	return m.fake.recheck
 }
 
-func (f *fakeCore) Machine() core.Machine                { return emptyMachine{} }
+func (f *fakeCore) Machine() core.Machine                { return emptyMachine{fake: f} }
 func (f *fakeCore) Status() core.Status                  { return core.Status{Applied: f.applied} }
 func (f *fakeCore) HearsLeader() bool                    { return true }
 func (f *fakeCore) AttachClient(wire.ID, core.Client)    {}

@@ -10,11 +10,12 @@ import (
 const (
 	noticeBytes = 128
 	keyBytes    = 48
+	slotBytes   = 5
 )
 
 // replyBytes is about what an outcome takes in a queue.
 func replyBytes(r *wire.Reply) int {
-	return noticeBytes + keyBytes*len(r.GetKeys()) + noticeBytes*len(r.GetChecks()) + len(r.GetDetail()) + len(r.GetTrace())
+	return noticeBytes + keyBytes*len(r.GetKeys()) + noticeBytes*len(r.GetChecks()) + len(r.GetDetail()) + len(r.GetTrace()) + slotBytes*len(r.GetSlots())
 }
 
 // sizeOf is about what notices take in a queue.
@@ -32,6 +33,25 @@ func attachedSize(a *wire.Attached) int {
 		n += replyBytes(o.GetReply())
 	}
 	return n
+}
+
+// maxAttachedOutcomes bounds what the outcomes in the answer to an Attach take, about: the frame has at most 4 MiB, and sessions
+// and addresses as well. Without numbers of permits those of as many requests as a client has always fit.
+const maxAttachedOutcomes = 3 << 20
+
+// cutAttached returns what the answer to an Attach has no room for, and takes it out.
+func cutAttached(a *wire.Attached) (rest []*wire.Notice) {
+	left := maxAttachedOutcomes
+	for i, o := range a.GetOutcomes() {
+		if left -= replyBytes(o.GetReply()); left < 0 {
+			for _, o := range a.GetOutcomes()[i:] {
+				rest = append(rest, &wire.Notice{Body: &wire.Notice_Outcome{Outcome: o}})
+			}
+			a.Outcomes = a.GetOutcomes()[:i]
+			break
+		}
+	}
+	return rest
 }
 
 // Notify implements core.Client. The notices of one step are sent together.
@@ -54,16 +74,19 @@ const maxNotices = 500
 // the outcomes that it lacks.
 func (s *Server) Deliver() {
 	for _, c := range s.touched {
-		for notices := range slices.Chunk(c.notices, maxNotices) {
-			c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Delivery{Delivery: &wire.Delivery{
-				Applied: s.core.Status().Applied, Notices: notices,
-			}}}, sizeOf(notices))
-		}
+		c.deliver(s.core.Status().Applied, c.notices)
 		c.notices = nil
 	}
 	clear(s.touched)
 	s.touched = s.touched[:0]
 	if len(s.attaching) > 0 {
 		s.AttachDue()
+	}
+}
+
+// deliver sends notices up to an index of the log.
+func (c *conn) deliver(applied uint64, notices []*wire.Notice) {
+	for part := range slices.Chunk(notices, maxNotices) {
+		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Delivery{Delivery: &wire.Delivery{Applied: applied, Notices: part}}}, sizeOf(part))
 	}
 }

@@ -35,7 +35,7 @@ func (c *notedClient) Notify(n *wire.Notice) {
 	case *wire.Notice_Ended:
 		c.notices = append(c.notices, fmt.Sprintf("ended %d", body.Ended.GetSession()[0]))
 	case *wire.Notice_Recall:
-		c.notices = append(c.notices, "recall "+body.Recall.GetLock())
+		c.notices = append(c.notices, fmt.Sprintf("recall %s %t %d", body.Recall.GetLock(), body.Recall.GetShared(), body.Recall.GetShare()))
 	}
 }
 
@@ -52,7 +52,7 @@ func TestClient_Notified(t *testing.T) {
 	result := fact.Result{
 		Outcomes: []fact.Outcome{outcome(mine, 1, true), outcome(other, 1, false), outcome(mine, 2, false)},
 		Ended:    []fact.Ended{{Incarnation: other, Session: wire.ID{1}}, {Incarnation: mine, Session: wire.ID{2}, Outcomes: 2}},
-		Recalls:  []fact.Recall{{Incarnation: other, Lock: "x"}, {Incarnation: mine, Lock: "y"}},
+		Recalls:  []fact.Recall{{Incarnation: other, Lock: "x"}, {Incarnation: mine, Lock: "y"}, {Incarnation: mine, Lock: "z", Shared: true, Share: 7}},
 	}
 	deliver := func() {
 		for _, n := range r.applyResult(result).Notifications {
@@ -62,7 +62,7 @@ func TestClient_Notified(t *testing.T) {
 		}
 	}
 	deliver()
-	want := []string{"recall y", "outcome 1 true", "ended 2", "outcome 2 false"}
+	want := []string{"recall y false 0", "recall z true 7", "outcome 1 true", "ended 2", "outcome 2 false"}
 	if !slices.Equal(client.notices, want) {
 		t.Errorf("got %q, want %q", client.notices, want)
 	}
@@ -72,7 +72,7 @@ func TestClient_Notified(t *testing.T) {
 	deliver()
 	r.DetachClient(mine, replacement)
 	deliver()
-	if len(client.notices) != 4 || !slices.Equal(replacement.notices, want) {
+	if len(client.notices) != len(want) || !slices.Equal(replacement.notices, want) {
 		t.Errorf("got %q and %q", client.notices, replacement.notices)
 	}
 }

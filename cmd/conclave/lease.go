@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/conclave-go/conclave"
@@ -21,6 +22,7 @@ type lease struct {
 	held       func() bool     // by this process's own clock
 	lost       <-chan struct{} // any of the grants
 	release    func(ctx context.Context) error
+	slots      []int // the numbers of permits
 }
 
 // fencesAtMost is how many fences package fencing puts into one header.
@@ -81,7 +83,7 @@ func (l lease) header() string {
 func (l lease) environment() []string {
 	return []string{
 		"CONCLAVE_FENCE=" + strconv.FormatUint(uint64(l.fence), 10), "CONCLAVE_LOCK=" + l.name, "CONCLAVE_FENCES=" + l.header(),
-		sessionVariable + "=" + l.session.String(),
+		sessionVariable + "=" + l.session.String(), "CONCLAVE_SLOTS=" + strings.Trim(strings.ReplaceAll(fmt.Sprint(l.slots), " ", ","), "[]"),
 	}
 }
 
@@ -132,5 +134,7 @@ func (o *tenancy) takePermits(ctx context.Context, s *conclave.Session, name str
 	if err != nil {
 		return lease{}, err
 	}
-	return leaseOf("semaphore", s, grant{fencing.Token{Lock: name, Fence: fence}, permit.Lost(), permit.Release}), nil
+	l := leaseOf("semaphore", s, grant{fencing.Token{Lock: name, Fence: fence}, permit.Lost(), permit.Release})
+	l.slots = permit.Slots()
+	return l, nil
 }

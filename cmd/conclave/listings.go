@@ -145,6 +145,7 @@ type permitView struct {
 	Session conclave.SessionID `json:"session"`
 
 	SessionName string `json:"sessionName,omitempty"`
+	Slots       []int  `json:"slots,omitempty"`
 }
 
 func (p *program) semaphoresCommand() *cobra.Command {
@@ -154,7 +155,7 @@ func (p *program) semaphoresCommand() *cobra.Command {
 			return many(p, limit, "SEMAPHORE LIMIT AVAILABLE HOLDERS WAITERS", c.Semaphores(ctx, prefix), func(s conclave.SemaphoreInfo) (any, []string) {
 				v := semaphoreView{Name: s.Name, Limit: s.Limit, Available: s.Available, Waiters: s.Waiters, LockDelay: s.Delay.Seconds(), Count: s.HolderCount, Holders: []permitView{}}
 				for _, h := range s.Holders {
-					v.Holders = append(v.Holders, permitView{Permits: h.Permits, Fence: h.Fence, Node: h.Node, Client: h.Client, Session: h.Session, SessionName: h.SessionName})
+					v.Holders = append(v.Holders, permitView{Permits: h.Permits, Fence: h.Fence, Node: h.Node, Client: h.Client, Session: h.Session, SessionName: h.SessionName, Slots: h.Slots()})
 				}
 				return v, []string{name(s.Name), fmt.Sprint(s.Limit), fmt.Sprint(s.Available), fmt.Sprint(s.HolderCount), fmt.Sprint(s.Waiters)}
 			})

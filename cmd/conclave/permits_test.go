@@ -17,11 +17,11 @@ func TestLock_Permits(t *testing.T) {
 	n := member(t, "")
 	pool := n.Semaphore("pool", 2)
 	args := []string{"--addr", n.Addr(), "lock", "pool", "--permits", "1", "--of", "2", "--", "sh", "-c"}
-	first := start(t, append(args, `echo "first $CONCLAVE_FENCE"; exec sleep 600`)...)
+	first := start(t, append(args, `echo "first $CONCLAVE_FENCE $CONCLAVE_SLOTS"; exec sleep 600`)...)
 	fence := first.line("first")
-	second := start(t, append(args, `echo "second $CONCLAVE_LOCK $CONCLAVE_FENCES"; exec sleep 600`)...)
-	if l := second.line("second"); !strings.HasPrefix(l, "second pool pool=") {
-		t.Error(l)
+	second := start(t, append(args, `echo "second $CONCLAVE_LOCK $CONCLAVE_FENCES $CONCLAVE_SLOTS"; exec sleep 600`)...)
+	if l := second.line("second"); !strings.HasPrefix(l, "second pool pool=") || !strings.HasSuffix(fence, " 0") || !strings.HasSuffix(l, " 1") {
+		t.Error(fence, l)
 	}
 	want(t, conclaveAt(n, "lock", "pool", "--permits", "1", "--of", "2", "--try", "--", "true"), 124, "not enough permits")
 	want(t, conclaveAt(n, "lock", "pool", "--permits", "1", "--of", "2", "--wait", "50ms", "--", "true"), 124, "queued at position 1")

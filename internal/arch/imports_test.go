@@ -16,7 +16,7 @@ import (
 //	floor 2   cluster            cluster/core, cluster/transport and the other folders in it serve cluster only; the root knows cluster/backup, cluster/clients and cluster/replica
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/machine/ordered   internal/fact   internal/leaseclock   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/attempts   internal/loopback   internal/appcall   internal/logqueue   internal/version   conclaveprom
+//	beside    internal/machine   internal/machine/ordered   internal/machine/slots   internal/fact   internal/leaseclock   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/attempts   internal/loopback   internal/appcall   internal/logqueue   internal/version   conclaveprom
 //	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   conclavetest
 //	above     conclavehttp       contrib/consulapi      fencing
 var floors = map[string][]string{
@@ -46,8 +46,9 @@ var floors = map[string][]string{
 	"cluster/transport/gossipfilter": {"internal/wire"},
 	"raftlog":                        {"storage", "internal/wire"},
 	"storage":                        {},
-	"internal/machine":               {"internal/machine/ordered", "internal/fact", "internal/wire"},
+	"internal/machine":               {"internal/machine/ordered", "internal/machine/slots", "internal/fact", "internal/wire"},
 	"internal/machine/ordered":       {},
+	"internal/machine/slots":         {"internal/machine/ordered"},
 	"internal/metrics":               {},
 	"internal/appcall":               {}, // calls functions of the application
 	"internal/logqueue":              {}, // queues lines for the application's Logger
@@ -83,7 +84,7 @@ var outside = map[string][]string{
 	"go.etcd.io/raft/v3":                   {"raftlog", "cluster/core"},
 	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core", "cluster/forming", "cluster/provisional", "cluster/reconcile", "cluster/replica", "cluster/roster"},
 	"github.com/hashicorp/memberlist":      {"cluster/gossip"},
-	"github.com/google/btree":              {"internal/machine", "internal/machine/ordered"}, // also a dependency of memberlist
+	"github.com/google/btree":              {"internal/machine", "internal/machine/ordered", "internal/machine/slots"}, // also a dependency of memberlist
 	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/inbox", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/machine/reference", "internal/hostile"},
 	"golang.org/x/sys/unix":                {".", "internal/leaseclock", "storage"}, // CLOCK_BOOTTIME, fallocate; also a dependency of Pebble
 	"golang.org/x/sys/windows":             {"fencing"},                             // LockFileEx; Pebble links it already

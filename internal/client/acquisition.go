@@ -141,7 +141,7 @@ func (a *acquisition) abandon(why error) error {
 	switch {
 	case r.err == nil:
 		if t := a.target.takeBack(); t.hold != nil && !t.lost {
-			t.release(a.target.releaseCommand)
+			t.release(a.target)
 		}
 	case !errors.Is(r.err, errUnknownSession):
 		return r.err

@@ -167,7 +167,7 @@ func TestLock_ReleasedDuringReentry(t *testing.T) {
 		released, reentered := make(chan error, 1), make(chan error, 1)
 		held := l.hold
 		go func() {
-			released <- held.release(t.Context(), l.releaseCommand, nil, taken{done: func() {}})
+			released <- held.release(t.Context(), l, nil, taken{done: func() {}})
 		}()
 		synctest.Wait()
 		go func() {

@@ -79,13 +79,13 @@ type taken struct {
 }
 
 // release releases what was taken, for a caller that does not wait for it.
-func (t taken) release(command func(*Lease, grant) *wire.Command) {
+func (t taken) release(from target) {
 	if t.hold.part != nil {
 		t.leftPart()
 		return
 	}
 	t.turn.after(func() {
-		t.hold.lease.client.pursue(command(t.hold.lease, t.hold.now()), func(answer) { t.done() })
+		t.hold.lease.client.pursue(from.releaseCommand(t.hold.lease, t.hold.now()), func(answer) { t.done() })
 	})
 }
 
@@ -165,17 +165,20 @@ func (l *Lock) releaseTaken(ctx context.Context, t taken, tr *Trace) error {
 		}
 		return nil
 	}
-	return t.hold.release(ctx, l.releaseCommand, tr, t)
+	return t.hold.release(ctx, l, tr, t)
 }
 
 // release submits the command that releases what was taken. The command is pursued until
 // it is applied or the session has ended, and then calls done; release waits for that
 // until ctx is done.
-func (h *Hold) release(ctx context.Context, cmd func(*Lease, grant) *wire.Command, tr *Trace, t taken) error {
+func (h *Hold) release(ctx context.Context, from target, tr *Trace, t taken) error {
 	answered := make(chan answer, 1)
-	t.turn.after(func() {
-		h.lease.client.pursue(h.lease.client.traced(cmd(h.lease, h.now()), tr.id()), func(a answer) { t.done(); answered <- a })
-	})
+	on := func(a answer) { t.done(); answered <- a }
+	if id := tr.id(); t.turn == nil {
+		h.submitRelease(from, id, on)
+	} else {
+		t.turn.after(func() { h.submitRelease(from, id, on) })
+	}
 	select {
 	case a := <-answered:
 		err := a.fault()
@@ -193,6 +196,11 @@ func (h *Hold) release(ctx context.Context, cmd func(*Lease, grant) *wire.Comman
 	case <-ctx.Done():
 		return &Fault{Kind: Unknown, Detail: "the release is pursued in the background", Cause: ContextError(ctx)}
 	}
+}
+
+// submitRelease submits the command that releases the hold as the group knows it now.
+func (h *Hold) submitRelease(from target, id []byte, on func(answer)) {
+	h.lease.client.pursue(h.lease.client.traced(from.releaseCommand(h.lease, h.now()), id), on)
 }
 
 // WithLoss derives a context that is done when ctx is, and, with that cause, when

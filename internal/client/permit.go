@@ -13,8 +13,9 @@ type Permit struct {
 	name string
 
 	mu       sync.Mutex
-	hold     *Hold // guarded by mu; set by the grant
-	released bool  // guarded by mu
+	hold     *Hold    // guarded by mu; set by the grant
+	slots    []uint32 // guarded by mu; set by the grant: the numbers, ascending. nil: none
+	released bool     // guarded by mu
 }
 
 // PermitRequest describes an acquisition of permits.
@@ -68,7 +69,7 @@ func (p *Permit) Release(ctx context.Context, tr *Trace) error {
 	case t.lost:
 		return &Fault{Kind: Lost}
 	}
-	return t.hold.release(ctx, p.releaseCommand, tr, t)
+	return t.hold.release(ctx, p, tr, t)
 }
 
 // Fence returns the fence of the acquisition. It reads the clock.
@@ -91,6 +92,13 @@ func (p *Permit) GrantedFence() uint64 {
 	return p.hold.fence
 }
 
+// Slots returns the numbers of the permits, even if they were lost or released. The slice is never changed.
+func (p *Permit) Slots() []uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.slots
+}
+
 // Lost is closed when the permits are lost.
 func (p *Permit) Lost() <-chan struct{} {
 	p.mu.Lock()
@@ -102,7 +110,7 @@ func (p *Permit) Lost() <-chan struct{} {
 func (p *Permit) granted(l *Lease, r *wire.Reply) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hold = newHold(p.name, l, grantOf(r))
+	p.hold, p.slots = newHold(p.name, l, grantOf(r)), r.GetSlots()
 	if !l.add(p.hold) {
 		return errLeaseEnded
 	}

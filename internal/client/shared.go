@@ -29,6 +29,9 @@ func (l *RWLock) Init(c *Client, cfg LockConfig) {
 // Acquire acquires the lock exclusively, as [Lock.Acquire] does.
 func (l *RWLock) Acquire(ctx context.Context, wait bool, tr *Trace) (fence uint64, err error) {
 	for _, settled := range l.shares.releases.underWay() { // they would be in the way
+		if ctx.Err() != nil {
+			break // which is found below
+		}
 		select {
 		case <-settled:
 		case <-ctx.Done():

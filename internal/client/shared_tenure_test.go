@@ -126,9 +126,13 @@ func TestSharedTenure_Recalled(t *testing.T) {
 			t.Fatalf("the writer has the lock beside a reader: %v", err)
 		default:
 		}
+		began := time.Now()
 		mustReleaseShared(t, a)
 		if err := <-wrote; err != nil {
 			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the share was released %v after the last hold", took)
 		}
 		written, _ := writer.Fence()
 		if err := writer.Release(t.Context(), nil); err != nil {
@@ -165,12 +169,13 @@ func TestSharedTenure_RecalledByTry(t *testing.T) {
 		}
 		synctest.Wait()
 		mustShare(t, a) // in another tenure
-		if v := g.lock("x"); v.Shared != 2 || a.Holds() != 2 {
-			t.Errorf("the group has %+v, and the handle %d holds; want 2", v, a.Holds())
+		both := g.lock("x")
+		if both.Shared != 2 || a.Holds() != 2 {
+			t.Fatalf("the group has %+v, and the handle %d holds; want 2", both, a.Holds())
 		}
 		mustReleaseShared(t, a)
 		synctest.Wait()
-		if v := g.lock("x"); v.Shared != 1 || a.Holds() != 1 {
+		if v := g.lock("x"); v.Shared != 1 || a.Holds() != 1 || v.Holders[0].Number != both.Holders[1].Number {
 			t.Errorf("the group has %+v, want the later share", v)
 		}
 		mustReleaseShared(t, a)

@@ -350,7 +350,7 @@ func TestRWLock_BelowLevel(t *testing.T) {
 	before := g.last()
 	_, err := l.AcquireShared(t.Context(), true, nil)
 	if !isCode(err, wire.Code_LEVEL) {
-		t.Errorf("got %v, want LEVEL", err)
+		t.Fatalf("got %v, want LEVEL", err)
 	}
 	_, err = l.Downgrade(t.Context(), nil)
 	if !isCode(err, wire.Code_LEVEL) || g.last() != before {

@@ -31,6 +31,8 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelStandalone": {"standalone session": firstStandalone},
 	"LevelBounds":     {"key of an ended client": firstReusesKey},
 	"LevelProcess":    {"check process": firstIsChecked},
+	"LevelSlots":      {"numbers of permits": firstHasSlots},
+	"LevelShared":     {"share": firstShares},
 }
 
 // A new group has everything that its founders support from the first call on.
@@ -155,6 +157,27 @@ func firstReusesKey(g *Group) {
 	Pass(valid + 100*time.Millisecond)
 	c.want(2, &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}, wire.Code_OK)
 	c.want(1, c.register(10*time.Second), wire.Code_UNKNOWN_INCARNATION)
+}
+
+func firstHasSlots(g *Group) {
+	ctx := Within(g.T, patience)
+	p, err := g.last().Semaphore("workers", 3).Acquire(ctx, 2)
+	Must(g.T, err)
+	info, err := g.Nodes[0].Semaphore("workers", 3).Info(ctx)
+	if err != nil || !slices.Equal(p.Slots(), []int{0, 1}) || len(info.Holders) != 1 || !slices.Equal(info.Holders[0].Slots(), []int{0, 1}) {
+		g.T.Errorf("the first two permits have the numbers %v; %+v, %v", p.Slots(), info.Holders, err)
+	}
+}
+
+// firstShares has two handles hold a lock at the same time, and a third one downgrade to that.
+func firstShares(g *Group) {
+	c, id := newKeyed(g), wire.ID{1, 2, 3}
+	c.want(1, c.register(10*time.Second), wire.Code_OK)
+	c.want(2, &wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{Id: id[:], Ttl: int64(time.Minute)}}}, wire.Code_OK)
+	for i := range uint64(2) {
+		c.want(3+i, &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{Name: "x", Session: id[:], Handle: i, Shared: true}}}, wire.Code_OK)
+	}
+	c.want(5, &wire.Command{Op: &wire.Command_Downgrade{Downgrade: &wire.Downgrade{Name: "x", Session: id[:]}}}, wire.Code_NOT_HELD)
 }
 
 // keyed is a client that states what it likes under one key.

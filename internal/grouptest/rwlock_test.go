@@ -130,3 +130,49 @@ func TestRWLock_LingeringClose(t *testing.T) {
 		t.Errorf("fence %v after %v", after, before)
 	}
 }
+
+// A snapshot skips the entries that granted shares to waiting calls, and those that recalled what lingers. The
+// member finds the shares in the state, under their numbers, and gives up what it keeps.
+func TestRWLock_SnapshotSkipsGrantAndRecall(t *testing.T) {
+	t.Parallel()
+	g := Start(t, 3, ShortLog, LongSessions, MemoryNetwork)
+	away := (g.Leader() + 1) % 3
+	other := g.Nodes[(away+1)%3]
+	writer := other.RWLock("x")
+	written, err := writer.Lock(Within(t, patience))
+	Must(t, err)
+	kept := g.Nodes[away].RWLock("kept", conclave.Linger(time.Hour))
+	_, err = kept.RLock(Within(t, patience))
+	Must(t, err)
+	Must(t, kept.RUnlock(Within(t, patience)))
+
+	reader := g.Nodes[away].RWLock("x")
+	granted := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := reader.RLock(Within(t, 60*time.Second))
+			granted <- err
+		}()
+	}
+	AwaitWaiters(t, other.FencedLock("x"), 2)
+
+	g.Disconnect(away)
+	Must(t, writer.Unlock(Within(t, patience))) // grants them to the disconnected member
+	_, err = other.RWLock("kept").TryLock(Within(t, patience))
+	WantError(t, err, conclave.ErrLocked)
+	Busy(t, other, 300)
+	g.Net.Rejoin(away)
+	for range 2 {
+		Must(t, <-granted)
+	}
+	g.WantInstalled(away, 1)
+	if f, err := reader.Fence(); err != nil || f <= written || reader.Holds() != 2 {
+		t.Errorf("fence %v, %v with %d holds", f, err, reader.Holds())
+	}
+	Must(t, reader.RUnlock(Within(t, patience)))
+	Must(t, reader.RUnlock(Within(t, patience)))
+	for _, name := range []string{"x", "kept"} {
+		_, err = other.RWLock(name).Lock(Within(t, patience))
+		Must(t, err)
+	}
+}

@@ -115,9 +115,10 @@ func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 // nothing, or it has been released.
 type Acquired struct {
 	Waiting, Held bool
-	Fence         uint64 // if Held
-	Holds         uint32 // if Held: of a lock, the holds of its owner; of a semaphore, the permits
-	Share         uint64 // if Held: number of a share; 0: it is none
+	Fence         uint64   // if Held
+	Holds         uint32   // if Held: of a lock, the holds of its owner; of a semaphore, the permits
+	Share         uint64   // if Held: number of a share; 0: it is none
+	Slots         []uint32 // the permits' numbers, if they have some; never changed
 }
 
 // Acquisition returns what the ticket of a queued Lock or Acquire has obtained.
@@ -134,7 +135,7 @@ func (m *Machine) Acquisition(t wire.Ticket) Acquired {
 	case o.share != nil:
 		return Acquired{Held: true, Fence: o.share.lock.phase().fence, Holds: o.share.holds, Share: o.share.number}
 	case o.permit != nil:
-		return Acquired{Held: true, Fence: o.permit.fence, Holds: o.permit.n}
+		return Acquired{Held: true, Fence: o.permit.fence, Holds: o.permit.n, Slots: o.permit.slots}
 	}
 	return Acquired{}
 }
@@ -149,7 +150,7 @@ func (m *Machine) Recheck(t wire.Ticket, session wire.ID, semaphore string) *wir
 	case got.Waiting:
 		return nil
 	case got.Held:
-		return &wire.Reply{Code: wire.Code_OK, Fence: got.Fence, Holds: got.Holds, Share: got.Share, Trace: m.storedTrace(t)}
+		return &wire.Reply{Code: wire.Code_OK, Fence: got.Fence, Holds: got.Holds, Share: got.Share, Slots: got.Slots, Trace: m.storedTrace(t)}
 	case limit != 0:
 		return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: limit}
 	}

@@ -87,6 +87,14 @@ func askWhy(w io.Writer, m *Machine, q []string) {
 		} else {
 			fmt.Fprintf(w, "%s: idle\n", q[1])
 		}
+	case "former":
+		for _, n := range slices.Sorted(maps.Keys(dump(m))) {
+			if n[0] == slotKind {
+				st := new(wire.SlotState)
+				_ = proto.Unmarshal(dump(m)[n], st)
+				fmt.Fprintf(w, "%s of %s in position %d\n", printKey(n), st.Session, st.Position)
+			}
+		}
 	case "counts":
 		c := m.Counts()
 		fmt.Fprintf(w, "%d clients, %d sessions\n", c.Clients, c.Sessions)

@@ -24,6 +24,9 @@ func audit(m *Machine) error {
 		a.semaphore(name, s)
 	}
 	auditIndex(a, m.semaphores.byName, m.semaphores.index)
+	if err := m.semaphores.numbers.Check(a.former); err != nil {
+		a.fail("%v", err)
+	}
 	a.entries()
 	a.members()
 	a.incarnations()
@@ -52,6 +55,7 @@ type auditor struct {
 
 	begun   map[uint64]bool // fences of phases
 	numbers map[uint64]int  // of shares
+	former  int             // numbers that are remembered
 }
 
 func (a *auditor) fail(format string, args ...any) {
@@ -117,6 +121,7 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 			a.fail("semaphore %q: permit %d has no valid owner", name, p.fence)
 		}
 	}
+	a.slots(name, s)
 	head := s.queue.First()
 	switch {
 	case s.name() != name || s.taken != taken || s.delayed != delayed:

@@ -29,5 +29,5 @@ const (
 // costs nothing.
 func (m *Machine) Size() uint64 {
 	held := len(m.locks.byName) + len(m.elections.byName) + len(m.semaphores.byName) + m.shares
-	return uint64(m.keys.bytes + m.candidates + m.labels + len(m.sessions)*sessionSize + held*heldSize)
+	return uint64(m.keys.bytes + m.candidates + m.labels + m.semaphores.numbers.Bytes() + len(m.sessions)*sessionSize + held*heldSize)
 }

@@ -138,7 +138,7 @@ func (s *session) cycle(left *int, v *ordered.Visits) (path []wait, whole bool) 
 					}
 				}
 				switch _, reached := by[edge.owner]; {
-				case edge.owner == w.session, reached:
+				case edge.owner.dead(), edge.owner == w.session, reached:
 				case edge.owner != s:
 					*left -= sessionWalked
 					by[edge.owner] = edge
@@ -157,20 +157,19 @@ func (s *session) cycle(left *int, v *ordered.Visits) (path []wait, whole bool) 
 	return nil, true
 }
 
-// blockedBy iterates over the owners of what the waiter waits for. There is none if it waits for a
-// lock-delay, or for permits, which many sessions may release.
+// blockedBy iterates over the owners of what the waiter waits for, also those that have ended and are
+// being released. There is none if it waits for a lock-delay, or for permits, which many sessions may
+// release.
 func (w *waiter) blockedBy(v *ordered.Visits) iter.Seq[wait] {
 	return func(yield func(wait) bool) {
 		switch l := w.lock; {
 		case l == nil:
 		case l.owner != nil:
-			if !l.owner.dead() {
-				yield(wait{w, l.owner, nil})
-			}
+			yield(wait{w, l.owner, nil})
 		case l.phase().isLive() && !l.isDue():
 			l.phase().live.Ascend(func(sh *share) bool {
 				v.Count()
-				return sh.owner.dead() || yield(wait{w, sh.owner, sh})
+				return yield(wait{w, sh.owner, sh})
 			})
 		}
 	}

@@ -109,3 +109,22 @@ func TestWaitCyclesQuery_WalkCutShort(t *testing.T) {
 		t.Errorf("%d cycles, want only the one that a walk from the third session finds", len(cycles))
 	}
 }
+
+// A walk counts the shares of ended sessions as well, however often it looks at them.
+func TestQuery_VisitsOfEndedShares(t *testing.T) {
+	d, s := newSharing(t)
+	other := makeID("t")
+	d.want(wire.Code_OK, d.do(openCommand(other, MaxTTL, 0)))
+	d.many(MaxShares/2, func(i int) *wire.Command { return shareCommand("a", s, uint64(i), false) })
+	d.want(wire.Code_OK, d.do(shareCommand("a", other, 1, false)))
+	d.many(1000, func(i int) *wire.Command { return lockCommand("a", other, uint64(i)) })
+	d.m.split = 1
+	d.do(closeCommand(s))
+	for _, q := range []Query{ExplainQuery{Name: "a"}, WaitCyclesQuery{}} {
+		before := d.m.visits.Total()
+		q.Begin(d.m)
+		if visits := d.m.visits.Total() - before; visits > MaxVisits {
+			t.Errorf("%+v looks at %d objects, and may at %d", q, visits, MaxVisits)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package machine
 import (
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/machine/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -103,6 +104,12 @@ func (d *dirty) rememberTickets(ended *incarnation) {
 
 // drop marks the record under key as deleted.
 func (d *dirty) drop(key string) { d.put(key, nil) }
+
+// Put implements slots.Records.
+func (d *dirty) Put(f *slots.Former) { d.put(formerSlot{f}.key(), formerSlot{f}) }
+
+// Drop implements slots.Records.
+func (d *dirty) Drop(f *slots.Former) { d.drop(formerSlot{f}.key()) }
 
 // maxKept bounds the records of which an empty dirty keeps the memory, within a factor of
 // two: clearing the map takes as long as it is large.

@@ -103,6 +103,9 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 		for _, p := range s.all() {
 			put(p.key(), p)
 		}
+		for f := range s.numbers.Former() {
+			put(formerSlot{f}.key(), formerSlot{f})
+		}
 	}
 	for _, e := range m.allKeys() {
 		put(entryKey(e.Key), entry{e})

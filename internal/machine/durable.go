@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/machine/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -24,6 +25,7 @@ const (
 	semaphoreKind   = 'S' // + name                            SemaphoreState
 	shareKind       = 'h' // + name of a lock + NUL + number   ShareState
 	permitKind      = 'p' // + name + NUL + fence              PermitState
+	slotKind        = 'n' // + name of semaphore + NUL + number  SlotState
 	waiterKind      = 'w' // + key of lock, election or semaphore + NUL + position  WaiterState
 	entryKind       = 'k' // + key                             KeyState
 	keyDelayKind    = 'd' // + key                             KeyDelayState
@@ -138,12 +140,21 @@ func (s *semaphore) state() proto.Message {
 }
 
 func (p *permit) state() proto.Message {
-	st := &wire.PermitState{Permits: p.n, DelayUntil: p.delayUntil}
+	st := &wire.PermitState{Permits: p.n, DelayUntil: p.delayUntil, Slots: p.slots}
 	if p.owner != nil {
 		st.Session = p.owner.id[:]
 	}
 	st.Incarnation, st.Seq = ticketState(p.ticket)
 	return st
+}
+
+// formerSlot is what is remembered of a number as a record.
+type formerSlot struct{ *slots.Former }
+
+func (f formerSlot) key() string { return numbered(slotKind, f.Semaphore, uint64(f.Number)) }
+
+func (f formerSlot) state() proto.Message {
+	return &wire.SlotState{Session: f.Session, Position: f.Position}
 }
 
 func ticketState(t ticket) (incarnation []byte, seq uint64) {

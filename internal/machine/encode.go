@@ -30,7 +30,7 @@ func encode(r record) []byte {
 // without reflection, to the same bytes; false: it cannot, and has written nothing.
 type plain interface{ fields(w *wire.Writer) bool }
 
-var _ = []plain{(*lock)(nil), (*share)(nil), stored{}, (*answer)(nil), (*incarnation)(nil)}
+var _ = []plain{(*lock)(nil), (*share)(nil), (*permit)(nil), stored{}, (*answer)(nil), (*incarnation)(nil)}
 
 func (l *lock) fields(w *wire.Writer) bool {
 	if l.owner != nil {
@@ -70,6 +70,21 @@ func (s stored) fields(w *wire.Writer) bool {
 	w.Number(14, uint64(r.Block))
 	w.Bytes(15, r.Trace)
 	w.Number(16, r.Share)
+	w.Numbers(17, r.Slots)
+	return true
+}
+
+func (p *permit) fields(w *wire.Writer) bool {
+	if p.owner != nil {
+		w.Bytes(1, p.owner.id[:])
+	}
+	w.Number(2, uint64(p.n))
+	if p.ticket != (ticket{}) {
+		w.Bytes(3, p.ticket.by.id[:])
+		w.Number(4, p.ticket.seq)
+	}
+	w.Number(5, uint64(p.delayUntil))
+	w.Numbers(7, p.slots)
 	return true
 }
 

@@ -114,14 +114,16 @@ func oneCall(tb testing.TB, seq uint64, line string) []byte {
 // Two pairs of a sound state with anything in their place: a machine that holds
 // together, or an error.
 func FuzzLoad(f *testing.F) {
-	for k, v := range soundDisk() {
-		f.Add([]byte(k), v, []byte("lx"), []byte{})
+	for _, d := range []disk{soundDisk(), numberedDisk()} {
+		for k, v := range d {
+			f.Add([]byte(k), v, []byte("lx"), []byte{})
+		}
 	}
 	for k, v := range sharedDisk() {
 		f.Add([]byte(k), v, []byte("hx\x00"+be(5)), []byte{})
 	}
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 []byte) {
-		for _, d := range []disk{soundDisk(), sharedDisk()} {
+		for _, d := range []disk{soundDisk(), sharedDisk(), numberedDisk()} {
 			d[string(k1)], d[string(k2)] = v1, v2
 			m, err := Load(d.pairs())
 			if err != nil {

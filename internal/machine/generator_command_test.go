@@ -69,7 +69,7 @@ func (g *generator) raise(r *reference.Model) *wire.Command {
 
 func (g *generator) openSession(r *reference.Model, inc wire.ID) *wire.Command {
 	c := &wire.OpenSession{
-		Id: g.newID(), Name: "s", Ttl: (1 + g.rand.Int64N(3)) * second,
+		Id: g.newID(), Name: []string{"", "s", "t"}[g.rand.IntN(3)], Ttl: (1 + g.rand.Int64N(3)) * second,
 		LockDelay: max(0, g.rand.Int64N(7)-2) * second, Behavior: wire.Behavior(g.rand.Int32N(2)),
 	}
 	if g.chance(25) {
@@ -226,6 +226,8 @@ func (g *generator) acquire(r *reference.Model) *wire.Command {
 		c.Limit = g.rand.Uint32() &^ 1
 	case 2:
 		c.Limit, c.Permits = 0, 0
+	case 3:
+		c.Permits = MaxSlots + g.rand.Uint32N(2)
 	}
 	return &wire.Command{Op: &wire.Command_Acquire{Acquire: c}}
 }
@@ -271,7 +273,7 @@ func (g *generator) release(r *reference.Model) *wire.Command {
 func (g *generator) resize() *wire.Command {
 	c := &wire.Resize{Name: g.crowded(), Limit: g.rand.Uint32N(7)}
 	if g.chance(5) {
-		c.Limit = []uint32{MaxPermits, MaxPermits + 1}[g.rand.IntN(2)]
+		c.Limit = []uint32{MaxPermits, MaxPermits + 1, 2 * MaxSlots, 2 * MaxSlots}[g.rand.IntN(4)]
 	}
 	return &wire.Command{Op: &wire.Command_Resize{Resize: c}}
 }

@@ -52,10 +52,10 @@ func (x sharing) serve(l *lock) {
 				x.space(l.isElection()).remove(l)
 			}
 			return
+		case !w.shared && l.phase().held() && (x.left <= 0 || !w.session.dead()):
+			return // one of an ended session waits for the next entries to release what that had
 		case x.dismissDead(w):
 			continue
-		case !w.shared && l.phase().held():
-			return
 		case w.shared && !first && x.grants <= 0:
 			x.portions.Push(l)
 			return
@@ -116,21 +116,23 @@ func (m *Machine) holding(l *lock) *wire.Reply {
 	return r
 }
 
-// claimPermits transfers an unclaimed acquisition to w, under a new fence.
+// claimPermits transfers an unclaimed acquisition to w, under a new fence. It has the same numbers, or none as before.
 func (m *Machine) claimPermits(p *permit, w *waiter) *wire.Reply {
 	if m.fences >= maxFences {
 		return m.exhausted()
 	}
+	slots := p.slots
+	p.slots = nil
 	m.removePermit(p)
-	return m.grantPermits(w)
+	return m.grantPermits(w, slots)
 }
 
-func (m *Machine) grantPermits(w *waiter) *wire.Reply {
-	p := &permit{semaphore: w.semaphore, owner: w.session, n: w.permits, fence: m.nextFences(1), ticket: w.granted()}
+func (m *Machine) grantPermits(w *waiter, slots []uint32) *wire.Reply {
+	p := &permit{semaphore: w.semaphore, owner: w.session, n: w.permits, fence: m.nextFences(1), ticket: w.granted(), slots: slots}
 	m.addPermit(p)
 	m.dirty.create(p.key(), p)
 	r := m.reply(wire.Code_OK)
-	r.Fence, r.Holds = p.fence, p.n
+	r.Fence, r.Holds, r.Slots = p.fence, p.n, p.slots
 	return r
 }
 

@@ -90,9 +90,11 @@ func endMany(t *testing.T, d *driver, n int) {
 
 // largeState holds n things and as many that are delayed or unclaimed.
 func largeState(t *testing.T, n int) *driver {
-	d := newDriver(t)
+	d := newDriverAt(t, wire.FeatureLevel)
 	d.m.split = 10 * n
-	open := func(id wire.ID, ttl, delay int64) { d.want(wire.Code_OK, d.do(openCommand(id, ttl, delay))) }
+	open := func(id wire.ID, ttl, delay int64) {
+		d.want(wire.Code_OK, d.do(named(openCommand(id, ttl, delay))))
+	}
 	open(manyID, MaxTTL, 30*second)
 	d.many(n/3, func(i int) *wire.Command { return lockCommand(fmt.Sprint("many/", i), manyID, 1) })
 	d.many(n/3, func(int) *wire.Command { return growthAcquire(manyID, 1, true) })
@@ -109,7 +111,7 @@ func largeState(t *testing.T, n int) *driver {
 // leaveUnclaimed attaches a session with n permits of a process that has ended.
 func (d *driver) leaveUnclaimed(n int) {
 	p := &driver{tb: d.tb, m: d.m, disk: d.disk, inc: wire.ID{3}, index: d.index}
-	p.do(registerCommand(3, MaxTTL))
+	p.do(upToDate(registerCommand(3, MaxTTL)))
 	p.do(openCommand(attachedID, 0, 0))
 	p.many(n, func(int) *wire.Command { return growthAcquire(attachedID, 1, true) })
 	p.do(&wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}})
@@ -119,6 +121,18 @@ func (d *driver) leaveUnclaimed(n int) {
 	if visits := d.m.visits.Total() - before; visits > allowedVisits(n) {
 		d.tb.Errorf("AttachSession of %d permits looks at %d elements", n, visits)
 	}
+}
+
+// upToDate has a registration state the highest feature level.
+func upToDate(register *wire.Command) *wire.Command {
+	register.GetRegister().FeatureLevel = wire.FeatureLevel
+	return register
+}
+
+// named has all sessions that are opened have one name, by which numbers of permits are remembered.
+func named(open *wire.Command) *wire.Command {
+	open.GetOpenSession().Name = "worker"
+	return open
 }
 
 func attachCommand(session wire.ID) *wire.Command {
@@ -156,7 +170,7 @@ func growthSteps(d *driver) []growthStep {
 	one := func(name string, c *wire.Command) growthStep {
 		return growthStep{name, 1, func(d *driver) { d.do(c) }}
 	}
-	register := registerCommand(2, MaxTTL)
+	register := upToDate(registerCommand(2, MaxTTL))
 	other := wire.ID{2}
 	as := func(inc wire.ID, member uint64, seq uint64, c *wire.Command) func(*driver) {
 		return func(d *driver) {
@@ -168,7 +182,7 @@ func growthSteps(d *driver) []growthStep {
 	return []growthStep{
 		one("Renew", &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}),
 		one("SetCheck", setCheckCommand(wire.CheckState_PASSING)),
-		one("OpenSession", openCommand(idleID, 100*second, 2*second)),
+		one("OpenSession", named(openCommand(idleID, 100*second, 2*second))),
 		one("OpenSession with a check", checked),
 		{"a check that fails", 2, func(d *driver) { d.do(setCheckCommand(wire.CheckState_CRITICAL)) }},
 		one("Lock", lockCommand("free", idleID, 1)),

@@ -43,12 +43,13 @@ const (
 	MaxClientTTL      = 600 * second // of a client's registration: one that went without a word takes a place for as long
 	MaxRegistering    = 60 * second  // for which a RegisterClient may be valid, and a key unusable after a registration
 
-	MaxChecks        = 256       // of one member's program; from level 6 on its clients have as many
-	MaxSessionChecks = 16        // that one session depends on
-	MaxCandidate     = 64 << 10  // bytes, of a value in an election
-	MaxCandidates    = 256 << 20 // of all of them
-	MaxPermits       = 1<<31 - 1 // a semaphore's largest limit
-	MaxResized       = 65_536    // semaphores whose limit was set by Resize
+	MaxChecks        = 256           // of one member's program; from level 6 on its clients have as many
+	MaxSessionChecks = 16            // that one session depends on
+	MaxCandidate     = 64 << 10      // bytes, of a value in an election
+	MaxCandidates    = 256 << 20     // of all of them
+	MaxPermits       = 1<<31 - 1     // a semaphore's largest limit
+	MaxResized       = 65_536        // semaphores whose limit was set by Resize
+	MaxSlots         = wire.MaxSlots // permits of one acquisition that get numbers
 
 	MaxValue      = 512 << 10 // bytes, of a key's value
 	MaxOps        = 128       // operations of one Write

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/conclave-go/conclave/internal/machine/reference"
+	"github.com/conclave-go/conclave/internal/machine/slots"
 )
 
 // The reference has written the limits down once more.
@@ -40,6 +41,9 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MaxSessionChecks":   {MaxSessionChecks, reference.MaxSessionChecks},
 		"MaxCandidate":       {MaxCandidate, reference.MaxCandidate},
 		"MaxPermits":         {MaxPermits, reference.MaxPermits},
+		"MaxSlots":           {MaxSlots, reference.MaxSlots},
+		"MaxFormer":          {slots.MaxFormer, reference.MaxFormer},
+		"MaxFormerBytes":     {slots.MaxFormerBytes, reference.MaxFormerBytes},
 		"MaxValue":           {MaxValue, reference.MaxValue},
 		"MaxOps":             {MaxOps, reference.MaxOps},
 		"MaxPrefixKeys":      {MaxPrefixKeys, reference.MaxPrefixKeys},

@@ -27,7 +27,7 @@ const (
 func TestLimit_ClassesOfUsers(t *testing.T) {
 	stated := map[string]string{
 		"MaxName": byRequest, "MaxLabel": byRequest, "MaxTrace": byRequest, "MaxTTL": byRequest, "MaxLockDelay": byRequest, "MaxHolds": byRequest,
-		"MaxSessionChecks": byRequest, "MaxCandidate": byRequest, "MaxPermits": byRequest, "MaxValue": byRequest, "MaxOps": byRequest,
+		"MaxSessionChecks": byRequest, "MaxCandidate": byRequest, "MaxPermits": byRequest, "MaxSlots": byRequest, "MaxValue": byRequest, "MaxOps": byRequest,
 		"MaxPrefixKeys": byRequest, "MaxRenewed": byRequest, "MaxClientTTL": byRequest, "MaxRegistering": byRequest, "MaxBlock": byRequest,
 		"MaxReplaceAfter": byRequest, "MaxPage": byRequest, "MaxQuery": byRequest, "MaxAnswer": byRequest, "MaxHolders": byRequest, "MaxVisits": byRequest,
 		"MaxPlaces": byEach, "MaxQueued": byEach, "MaxInFlight": byEach, "MaxOutcomeBytes": byEach, "MaxClientSessions": byEach,

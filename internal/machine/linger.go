@@ -80,15 +80,31 @@ func (x sharing) recallShares(l *lock) {
 	for sh := first; sh != nil; sh = sh.inPhase.Next() {
 		mark.number = sh.number
 		if !sh.owner.dead() {
-			r := recallOf(sh.owner, l, sh.handle)
-			r.Shared, r.Share = true, sh.number
-			x.recalls = append(x.recalls, r)
+			x.recallShare(sh)
 		}
 	}
 }
 
+func (x sharing) recallShare(sh *share) {
+	r := recallOf(sh.owner, sh.lock, sh.handle)
+	r.Shared, r.Share = true, sh.number
+	x.recalls = append(x.recalls, r)
+}
+
+// recallClaimed recalls the share with that number, which has been claimed, if exclusive requests
+// wait: they have recalled the former hold, and all other shares.
+func (x sharing) recallClaimed(l *lock, number uint64) {
+	if l.exclusives() == 0 {
+		return
+	}
+	if sh, _ := l.phase().live.Get(&share{number: number}); sh.lingering {
+		x.recallShare(sh)
+	}
+}
+
 // recallTail recalls the waiters for shares at the end of the queue, behind which an exclusive
-// request queues. If there are no others, the shares too: those that wait join their phase.
+// request queues. If no other exclusive request waits, the shares too: the waiters join their phase,
+// and some may have been granted since the entry has recalled the waiters.
 func (x sharing) recallTail(l *lock) {
 	mark := l.phase().recalledBy(x.index)
 	var first *waiter
@@ -96,7 +112,7 @@ func (x sharing) recallTail(l *lock) {
 	for ; w != nil && w.shared && w.position > mark.position; w = w.inQueue.Prev() {
 		first = w
 	}
-	if w == nil {
+	if l.exclusives() == 0 {
 		x.recallShares(l)
 	}
 	for w := first; w != nil; w = w.inQueue.Next() {

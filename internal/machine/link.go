@@ -17,7 +17,7 @@ func (ld *loader) link() error {
 		return errAbsent
 	}
 	for _, join := range []func() error{
-		ld.linkIncarnations, ld.linkChecks, ld.linkSessions, ld.linkLocks, ld.linkPermits, ld.linkShares,
+		ld.linkIncarnations, ld.linkChecks, ld.linkSessions, ld.linkLocks, ld.linkSlots, ld.linkPermits, ld.linkShares,
 		ld.linkWaiters, ld.linkQueues, ld.checkSemaphores, ld.linkKeys, ld.linkOutcomes,
 	} {
 		if err := join(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/machine/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -70,6 +71,22 @@ func (ld *loader) lockOf(key string) *lock {
 	return nil
 }
 
+// linkSlots gives semaphores what is remembered of their numbers.
+func (ld *loader) linkSlots() error {
+	slices.SortFunc(ld.slots, func(a, b *slots.Former) int { return cmp.Compare(a.Position, b.Position) })
+	for _, f := range ld.slots {
+		s := ld.m.semaphores.byName[f.Semaphore]
+		if s == nil {
+			return fmt.Errorf("number %d of %q: %w", f.Number, f.Semaphore, errLoose)
+		}
+		f.Semaphore = s.name() // the same memory
+		if ld.m.levels.agreed < wire.LevelSlots || !s.numbers.Load(ld.m.semaphores.numbers, f) {
+			return fmt.Errorf("number %d of %q: %w", f.Number, f.Semaphore, errRange)
+		}
+	}
+	return nil
+}
+
 // linkPermits gives semaphores and sessions their permits in the order of the
 // fences.
 func (ld *loader) linkPermits() error {
@@ -114,6 +131,10 @@ func (ld *loader) linkPermit(x pending[permit, *wire.PermitState], last uint64) 
 		return errRange
 	case p.fence <= last || p.fence > ld.m.fence():
 		return errFence
+	case len(p.slots) > 0 && ld.m.levels.agreed < wire.LevelSlots:
+		return errRange
+	case !p.semaphore.numbers.LoadTaken(ld.m.semaphores.numbers, p.slots, !held):
+		return errTwice
 	}
 	ld.m.addPermit(p)
 	if !held {

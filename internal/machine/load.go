@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/machine/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -57,6 +58,7 @@ type loader struct {
 	locks    []pending[lock, *wire.LockState]
 	permits  []pending[permit, *wire.PermitState]
 	shares   []pending[share, *wire.ShareState]
+	slots    []*slots.Former
 	waiters  []pending[waiter, *wire.WaiterState]
 	tickets  []pending[wire.Ticket, *wire.Reply]
 }
@@ -116,6 +118,8 @@ func (ld *loader) pair(key string, value []byte) error {
 		return ld.permit(rest, value)
 	case shareKind:
 		return ld.share(rest, value)
+	case slotKind:
+		return ld.slot(rest, value)
 	case waiterKind:
 		return ld.waiter(rest, value)
 	case entryKind:

@@ -7,6 +7,8 @@ const (
 	checksOfSession = 8  // SessionState
 	keysOfReply     = 10 // Reply
 	checksOfReply   = 12
+	slotsOfReply    = 17
+	slotsOfPermit   = 7 // PermitState
 )
 
 // bounded reports whether a record has no more elements in its repeated fields than the
@@ -17,7 +19,10 @@ func bounded(kind byte, record []byte) bool {
 	case sessionKind:
 		return wire.Occurrences(record, checksOfSession) <= MaxSessionChecks
 	case ticketKind:
-		return wire.Occurrences(record, keysOfReply) <= MaxOps && wire.Occurrences(record, checksOfReply) <= MaxSessionChecks
+		return wire.Occurrences(record, keysOfReply) <= MaxOps && wire.Occurrences(record, checksOfReply) <= MaxSessionChecks &&
+			wire.Occurrences(record, slotsOfReply) <= MaxSlots
+	case permitKind:
+		return wire.Occurrences(record, slotsOfPermit) <= MaxSlots
 	}
 	return true
 }

@@ -21,6 +21,7 @@ func records() map[string]proto.Message {
 		"ez": (*wire.LockState)(nil), "Sz": (*wire.SemaphoreState)(nil), "py\x00" + be(5): (*wire.PermitState)(nil),
 		"wlx\x00" + be(5): (*wire.WaiterState)(nil), "kz": (*wire.KeyState)(nil), "dz": (*wire.KeyDelayState)(nil),
 		"t" + soundInc + be(3): (*wire.Reply)(nil), "x" + unknown: (*wire.EndedClientState)(nil),
+		"ny\x00" + be(5): (*wire.SlotState)(nil),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/machine/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -82,11 +83,30 @@ func (ld *loader) permit(rest string, value []byte) error {
 		return err
 	}
 	name, fence, ok := number(rest)
-	p := &permit{n: st.Permits, fence: fence, delayUntil: st.DelayUntil}
-	if !ok {
+	p := &permit{n: st.Permits, fence: fence, delayUntil: st.DelayUntil, slots: st.Slots}
+	switch {
+	case !ok:
 		return errShape
+	case len(p.slots) > 0 && (uint64(len(p.slots)) != uint64(p.n) || p.n > MaxSlots || !slots.Valid(p.slots, MaxPermits)):
+		return errRange
 	}
 	ld.permits = append(ld.permits, pending[permit, *wire.PermitState]{of: p, state: st, at: name})
+	return nil
+}
+
+func (ld *loader) slot(rest string, value []byte) error {
+	var st wire.SlotState
+	if err := proto.Unmarshal(value, &st); err != nil {
+		return err
+	}
+	name, n, ok := number(rest)
+	switch {
+	case !ok:
+		return errShape
+	case n >= MaxPermits, len(st.Session) > MaxName:
+		return errRange
+	}
+	ld.slots = append(ld.slots, &slots.Former{Semaphore: name, Session: st.Session, Number: uint32(n), Position: st.Position})
 	return nil
 }
 

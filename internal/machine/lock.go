@@ -128,7 +128,9 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 	case l != nil && l.owner == s && l.unclaimed():
 		return m.claim(l, w)
 	case l != nil && s.attached != 0:
-		l = sharing{m}.disclaim(l, s)
+		if l, refusal = (sharing{m}).disclaim(l, s); refusal != nil {
+			return refusal
+		}
 		w.lock = l
 	}
 	if l == nil || c.Wait {

@@ -94,7 +94,7 @@ func New() *Machine {
 	m.byCreation = ordered.NewTree(v, byCreation)
 	m.freeSessions = btree.NewFreeListG[*session](btree.DefaultFreeListSize)
 	m.locks, m.elections = newSpace(v), newSpace(v)
-	m.semaphores = newSemaphores(v)
+	m.semaphores = newSemaphores(v, &m.dirty)
 	m.keys = newKeys()
 	m.checks = ordered.NewTree(v, byMember)
 	m.checkups = ordered.NewHeap(v, byExpiry, func(c *check) *int { return &c.at })

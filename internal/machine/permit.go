@@ -16,6 +16,7 @@ type permit struct {
 	fence      uint64
 	ticket     ticket // of the waiter that the permits were granted to; see granted
 	delayUntil int64
+	slots      []uint32 // the numbers; ascending, never changed. nil: none
 
 	inSession ordered.Link[permit]
 }
@@ -73,6 +74,7 @@ func (m *Machine) removePermit(p *permit) {
 	} else {
 		m.unlink(p)
 	}
+	m.semaphores.freeNumbers(p)
 	m.dirty.drop(p.key())
 }
 
@@ -106,6 +108,7 @@ func (m *Machine) endPermit(p *permit, until int64) {
 		m.removePermit(p)
 	} else {
 		m.unlink(p)
+		p.semaphore.numbers.Remember(m.semaphores.numbers, p.semaphore.name(), p.owner.name, p.slots)
 		p.owner = nil
 		p.delayUntil = until
 		p.semaphore.delay(p)

@@ -72,6 +72,9 @@ func printReply(r *wire.Reply) string {
 	if r.Share != 0 {
 		s += fmt.Sprintf(" share=%d", r.Share)
 	}
+	if len(r.Slots) > 0 {
+		s += " slots=" + printSlots(r.Slots)
+	}
 	if r.Block != 0 {
 		s += fmt.Sprintf(" block=%d", r.Block)
 	}
@@ -137,7 +140,14 @@ func printAcquired(w io.Writer, got Acquired) {
 	if got.Share != 0 {
 		fmt.Fprintf(w, " Share:%d", got.Share)
 	}
+	if len(got.Slots) > 0 {
+		fmt.Fprintf(w, " Slots:%v", got.Slots)
+	}
 	fmt.Fprintln(w, "}")
+}
+
+func printSlots(slots []uint32) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(slots), "[]"), " ", ",")
 }
 
 func printMeta(k *wire.KeyMeta) string {
@@ -223,8 +233,8 @@ func printKey(k string) string {
 		return fmt.Sprintf("w %s %d", of, binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
 	case shareKind:
 		return fmt.Sprintf("h %s %d", k[1:len(k)-9], binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
-	case permitKind:
-		return fmt.Sprintf("p %s %d", k[1:len(k)-9], binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
+	case permitKind, slotKind:
+		return fmt.Sprintf(k[:1]+" %s %d", k[1:len(k)-9], binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
 	case checkKind:
 		return fmt.Sprintf("c %d %s", k[8], k[9:])
 	}
@@ -315,6 +325,9 @@ func printSemaphore(w io.Writer, name string, v SemaphoreView) {
 	}
 	for _, p := range v.Holders {
 		fmt.Fprintf(w, "; %s of %s has %d, fence=%d", printID(p.Session), printMember(p.Member, p.Client), p.Permits, p.Fence)
+		if len(p.Slots) > 0 {
+			fmt.Fprint(w, ", slots=", printSlots(p.Slots))
+		}
 	}
 	fmt.Fprintln(w)
 }

@@ -222,7 +222,7 @@ func (q HoldersQuery) Begin(m *Machine) func() any {
 	}
 	p := m.newPage(q.Limit)
 	s.held.AscendGreaterOrEqual(&permit{fence: q.After + 1}, func(at *permit) bool {
-		if p.items == 0 || p.visited == 0 {
+		if p.items == 0 || p.visited == 0 || p.bytes <= 0 {
 			v.Done = false
 			return false
 		}
@@ -230,6 +230,7 @@ func (q HoldersQuery) Begin(m *Machine) func() any {
 		v.Next = at.fence
 		if !at.owner.dead() {
 			p.items--
+			p.bytes -= at.listedBytes()
 			v.Holders = append(v.Holders, viewPermit(at))
 		}
 		return true

@@ -155,7 +155,7 @@ func TestRecheck(t *testing.T) {
 			t.Errorf("ticket %d: %v, want %v", seq, got, want)
 		}
 	}
-	if got := d.m.Acquisition(wire.Ticket{Incarnation: d.inc, Seq: atOnce}); got != (Acquired{}) {
+	if got := d.m.Acquisition(wire.Ticket{Incarnation: d.inc, Seq: atOnce}); !reflect.DeepEqual(got, Acquired{}) {
 		t.Errorf("a request that was not queued: %+v", got)
 	}
 	for _, row := range []struct {

@@ -29,7 +29,7 @@ func TestRandom_SetsEachField(t *testing.T) {
 					}
 				}
 			}
-			if r.index%8 > 0 {
+			if r.index%3 > 0 {
 				return
 			}
 			eachRecord(r.straight, func(_ string, r record) {

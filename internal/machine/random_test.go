@@ -57,6 +57,9 @@ func runRandom(t *testing.T, seed uint64, n int, each ...func(r *rig, entry []by
 	if seed%4 == 0 { // often more outcomes than may be kept
 		r.retain(1_000+g.rand.IntN(4_000), 2_000+g.rand.IntN(10_000), 500+g.rand.IntN(500))
 	}
+	if seed%3 == 2 { // often more numbers than may be remembered
+		r.remember(1+g.rand.IntN(4), 100+g.rand.IntN(400))
+	}
 	for begin := seed%3 > 0; g.made < n; begin = false {
 		data := g.entry(&r.model)
 		if begin {
@@ -114,17 +117,6 @@ func (r *rig) begin(level uint32) {
 	}
 }
 
-// split sets how many things one entry releases at most.
-func (r *rig) split(n int) { r.straight.split, r.loaded.split, r.model.Split = n, n, n }
-
-// retain sets how many bytes of outcomes are kept at most.
-func (r *rig) retain(most, all, least int) {
-	for _, m := range []*Machine{r.straight, r.loaded} {
-		m.retention.most, m.retention.all, m.retention.least = most, all, least
-	}
-	r.model.MostOutcomes, r.model.AllOutcomes, r.model.LeastOutcomes = most, all, least
-}
-
 // reload goes on from the disk, which must hold neither more nor less than the
 // state.
 func (r *rig) reload() (err error) {
@@ -136,6 +128,7 @@ func (r *rig) reload() (err error) {
 		return err
 	}
 	r.loaded.split = split
+	r.loaded.semaphores.numbers.MostEach, r.loaded.semaphores.numbers.MostBytes = r.straight.semaphores.numbers.MostEach, r.straight.semaphores.numbers.MostBytes
 	r.loaded.retention.most, r.loaded.retention.all, r.loaded.retention.least = bounds.most, bounds.all, bounds.least
 	if err := audit(r.loaded); err != nil {
 		return fmt.Errorf("the loaded machine's books: %w", err)

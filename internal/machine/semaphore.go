@@ -7,6 +7,7 @@ import (
 	"github.com/google/btree"
 
 	"github.com/conclave-go/conclave/internal/machine/ordered"
+	"github.com/conclave-go/conclave/internal/machine/slots"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -25,6 +26,7 @@ type semaphore struct {
 	back      reserve                // delayed
 	queue     ordered.List[waiter, waitersInQueue]
 	bySize    *btree.BTreeG[*waiter] // the queue, the largest request first
+	numbers   slots.Numbers
 }
 
 // semaphores holds the semaphores.
@@ -36,15 +38,17 @@ type semaphores struct {
 	// Shared by the trees of all of them.
 	freeHeld  *btree.FreeListG[*permit]
 	freeSizes *btree.FreeListG[*waiter]
+	numbers   *slots.Space
 }
 
-func newSemaphores(v *ordered.Visits) semaphores {
+func newSemaphores(v *ordered.Visits, d *dirty) semaphores {
 	return semaphores{
 		byName:    make(map[string]*semaphore),
 		index:     ordered.NewIndex(v, (*semaphore).name, func(s *semaphore) *ordered.Slot { return &s.slot }),
 		visits:    v,
 		freeHeld:  btree.NewFreeListG[*permit](btree.DefaultFreeListSize),
 		freeSizes: btree.NewFreeListG[*waiter](btree.DefaultFreeListSize),
+		numbers:   slots.NewSpace(v, d),
 	}
 }
 
@@ -61,6 +65,26 @@ func (x *semaphores) add(name string, limit uint32) *semaphore {
 func (x *semaphores) remove(s *semaphore) {
 	delete(x.byName, s.name())
 	x.index.Remove(s)
+	s.numbers.Forget(x.numbers)
+}
+
+// takeNumbers numbers permits that are about to be granted to w: nil at a feature level without numbers, and if there
+// are too many. As many numbers below the limit are free: at most limit less w.permits are taken, each by a permit of its
+// own, also after a Resize to fewer, when some of those may be limit or larger.
+func (x *semaphores) takeNumbers(w *waiter, level uint32) []uint32 {
+	if level < wire.LevelSlots || w.permits > MaxSlots {
+		return nil
+	}
+	return w.semaphore.numbers.Take(x.numbers, w.session.name, int(w.permits), w.semaphore.limit)
+}
+
+// freeNumbers frees the numbers of permits that are not taken any more.
+func (x *semaphores) freeNumbers(p *permit) {
+	s := p.semaphore
+	s.numbers.Free(x.numbers, p.slots)
+	if p.owner != nil && (s.resized || !s.idle()) { // else it ends with them
+		s.numbers.Remember(x.numbers, s.name(), p.owner.name, p.slots)
+	}
 }
 
 func (s *semaphore) name() string { return s.key[1:] }
@@ -126,7 +150,7 @@ func (m *Machine) newPermit(w *waiter, c *wire.Acquire) *wire.Reply {
 		w.semaphore = m.semaphores.add(c.Name, c.Limit)
 		m.dirty.put(w.semaphore.key, w.semaphore)
 	}
-	return m.grantPermits(w)
+	return m.grantPermits(w, m.semaphores.takeNumbers(w, m.levels.agreed))
 }
 
 // refusePermits refuses a caller that does not wait: other owners are in its way,
@@ -172,7 +196,7 @@ func (m *Machine) serve(s *semaphore) {
 		}
 		m.dequeue(w)
 		if m.fences < maxFences {
-			m.settle(w, m.caused(m.grantPermits(w)))
+			m.settle(w, m.caused(m.grantPermits(w, m.semaphores.takeNumbers(w, m.levels.agreed))))
 		} else {
 			m.settle(w, m.exhausted())
 		}

@@ -218,9 +218,7 @@ func (x sharing) claimShare(sh *share, w *waiter) *wire.Reply {
 	x.remove(sh)
 	r := x.grantShare(sh.lock, w)
 	p.fence, r.Fence = fence, fence
-	if sh.lock.exclusives() > 0 { // they have recalled the former share
-		x.recallShares(sh.lock)
-	}
+	x.recallClaimed(sh.lock, r.Share)
 	return r
 }
 
@@ -236,19 +234,22 @@ func (x sharing) claimExclusive(w *waiter) *wire.Reply {
 	x.dirty.drop(l.key)
 	r := x.grantShare(l, w)
 	x.serve(l)
-	if l.exclusives() > 0 {
-		x.recallShares(l)
-	}
+	x.recallClaimed(l, r.Share)
 	return r
 }
 
 // disclaim releases the unclaimed shares of an attached session on a lock that it asks for
-// exclusively, since it would wait for itself. It returns the lock as it is then, or nil.
-func (x sharing) disclaim(l *lock, s *session) *lock {
-	for sh := s.unclaimedShare(l); sh != nil; sh = s.unclaimedShare(l) {
+// exclusively, since it would wait for itself. It returns the lock as it is then, or nil. If they
+// are more than the entry may release, the request is refused, and another one goes on.
+func (x sharing) disclaim(l *lock, s *session) (*lock, *wire.Reply) {
+	for sh, first := s.unclaimedShare(l), true; sh != nil; sh, first = s.unclaimedShare(l), false {
+		if !first && x.left <= 0 {
+			return nil, x.refuse(wire.Code_BUSY, "the session left too many shares of the lock; try again: they are being released")
+		}
+		x.left--
 		x.endShare(sh, 0)
 	}
-	return x.space(l.isElection()).byName[l.name()]
+	return x.space(l.isElection()).byName[l.name()], nil
 }
 
 // unlock releases one hold of a share; with the last the share ends.

@@ -76,6 +76,7 @@ type PermitView struct {
 	SessionName string `json:",omitempty"`
 	Fence       uint64
 	Permits     uint32
+	Slots       []uint32 `json:",omitempty"` // the permits' numbers, if they have some; never changed
 }
 
 func (m *Machine) view(l *lock, page *page) LockView {
@@ -101,15 +102,18 @@ func (m *Machine) view(l *lock, page *page) LockView {
 func (x sharing) view(v *LockView, l *lock, page *page) {
 	p := l.phase()
 	v.Shared = p.live.Len()
+	until := p.delayUntil
 	p.live.Ascend(func(sh *share) bool {
-		if !sh.owner.dead() {
+		if sh.owner.dead() {
+			until = max(until, sh.owner.delayUntil())
+		} else {
 			v.Holders = append(v.Holders, x.viewShare(sh))
 			page.bytes -= len(sh.owner.name) + len(sh.label)
 		}
 		return page.visit() && len(v.Holders) < MaxHolders
 	})
 	if len(v.Holders) == 0 {
-		v.Delay = max(0, p.delayUntil-x.now)
+		v.Delay = max(0, until-x.now)
 		return
 	}
 	first := v.Holders[0]
@@ -142,7 +146,7 @@ func (m *Machine) viewSemaphore(s *semaphore, page *page) SemaphoreView {
 	s.held.Ascend(func(p *permit) bool {
 		if !p.owner.dead() {
 			v.Holders = append(v.Holders, viewPermit(p))
-			page.bytes -= len(p.owner.name)
+			page.bytes -= p.listedBytes()
 		}
 		return page.visit() && len(v.Holders) < MaxHolders
 	})
@@ -153,8 +157,11 @@ func (m *Machine) viewSemaphore(s *semaphore, page *page) SemaphoreView {
 }
 
 func viewPermit(p *permit) PermitView {
-	return PermitView{Session: p.owner.id, Member: p.owner.member, Client: p.owner.client, SessionName: p.owner.name, Fence: p.fence, Permits: p.n}
+	return PermitView{Session: p.owner.id, Member: p.owner.member, Client: p.owner.client, SessionName: p.owner.name, Fence: p.fence, Permits: p.n, Slots: p.slots}
 }
+
+// listedBytes is about what the session's name and the numbers take in a listing.
+func (p *permit) listedBytes() int { return len(p.owner.name) + 8*len(p.slots) }
 
 // listedBytes is about what the names, the label and the leader's value take in a listing.
 func (l *lock) listedBytes() int {

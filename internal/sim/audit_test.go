@@ -2,8 +2,10 @@ package sim
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -52,12 +54,14 @@ type grant struct {
 	session wire.ID
 	permits int64
 	shared  bool
+	numbers string // of the permits
 }
 
 // delayedSlot is an acquisition whose permits a lock-delay withholds.
 type delayedSlot struct {
 	semaphore string
 	permits   int64
+	numbers   string
 	until     int64
 }
 
@@ -191,7 +195,7 @@ func (a *audit) sessionEnded(c *wire.Command, id wire.ID) {
 		switch g := a.grants[fence]; {
 		case g.session != id:
 		case g.kind == "semaphore":
-			a.delayedSlots = append(a.delayedSlots, delayedSlot{g.name, g.permits, until})
+			a.delayedSlots = append(a.delayedSlots, delayedSlot{g.name, g.permits, g.numbers, until})
 		case g.shared:
 			a.sharedUntil[g.resource] = max(a.sharedUntil[g.resource], until)
 		default:
@@ -275,23 +279,23 @@ func (a *audit) checkDelay(t resource) {
 func (a *audit) holds(yield func(uint64, grant) bool) {
 	for _, v := range locksOf(a.m) {
 		for _, sh := range v.Holders {
-			if !yield(sh.Number, grant{resource{"lock", v.Name}, sh.Session, 0, true}) {
+			if !yield(sh.Number, grant{resource{"lock", v.Name}, sh.Session, 0, true, ""}) {
 				return
 			}
 		}
-		if v.Held && v.Shared == 0 && !yield(v.Fence, grant{resource{"lock", v.Name}, v.Session, 0, false}) {
+		if v.Held && v.Shared == 0 && !yield(v.Fence, grant{resource{"lock", v.Name}, v.Session, 0, false, ""}) {
 			return
 		}
 	}
 	for _, name := range elections {
-		if l := leaderOf(a.m, name); l != nil && !yield(l.Fence, grant{resource{"election", name}, l.Session, 0, false}) {
+		if l := leaderOf(a.m, name); l != nil && !yield(l.Fence, grant{resource{"election", name}, l.Session, 0, false, ""}) {
 			return
 		}
 	}
 	for _, name := range semaphores {
 		v, _ := semaphoreOf(a.m, name)
 		for _, p := range v.Holders {
-			if !yield(p.Fence, grant{resource{"semaphore", name}, p.Session, int64(p.Permits), false}) {
+			if !yield(p.Fence, grant{resource{"semaphore", name}, p.Session, int64(p.Permits), false, numbersOf(p)}) {
 				return
 			}
 		}
@@ -307,15 +311,18 @@ func (a *audit) checkPermits() {
 		if !exists {
 			continue
 		}
-		taken := int64(0)
+		taken, numbers := int64(0), ""
 		for _, p := range v.Holders {
 			taken += int64(p.Permits)
+			numbers += " " + numbersOf(p)
 		}
 		for _, s := range a.delayedSlots {
 			if s.semaphore == name {
 				taken += s.permits
+				numbers += " " + s.numbers
 			}
 		}
+		a.checkNumbers(name, strings.Fields(numbers))
 		if v.Available != int64(v.Limit)-taken {
 			a.sim.fail("%s has %d permits available, with limit %d and %d held or under a lock-delay", name, v.Available, v.Limit, taken)
 		}
@@ -326,5 +333,16 @@ func (a *audit) checkPermits() {
 		if v.Waiters > 0 && v.Available == int64(v.Limit) {
 			a.sim.fail("%s: all permits are free while %d callers wait", name, v.Waiters)
 		}
+	}
+}
+
+// numbersOf prints the numbers of permits, with spaces between them.
+func numbersOf(p machine.PermitView) string { return strings.Trim(fmt.Sprint(p.Slots), "[]") }
+
+// checkNumbers: no two permits that are held or under a lock-delay have the same number.
+func (a *audit) checkNumbers(semaphore string, numbers []string) {
+	slices.Sort(numbers)
+	if len(slices.Compact(slices.Clone(numbers))) < len(numbers) {
+		a.sim.fail("%s: two permits have the same number: %v", semaphore, numbers)
 	}
 }

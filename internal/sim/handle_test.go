@@ -24,9 +24,10 @@ type handle struct {
 	limit    uint32
 	permits  uint32
 	fence    uint64
-	shared   bool   // it asks for a share of the lock, or has one
-	share    uint64 // its number; 0: it has none
-	holds    uint32 // an acquisition of permits counts as one
+	numbers  []uint32 // of the permits
+	shared   bool     // it asks for a share of the lock, or has one
+	share    uint64   // its number; 0: it has none
+	holds    uint32   // an acquisition of permits counts as one
 	call     *simCall
 	calledAt time.Duration
 
@@ -132,10 +133,10 @@ func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
 		}
 	case h.state == withdrawing: // the grant may have come first; the withdrawal releases it
 	case r.GetCode() == wire.Code_OK && h.state == abandoned:
-		h.fence, h.share, h.holds, h.state = r.GetFence(), r.GetShare(), 1, held
+		h.fence, h.share, h.numbers, h.holds, h.state = r.GetFence(), r.GetShare(), r.GetSlots(), 1, held
 		h.release()
 	case r.GetCode() == wire.Code_OK:
-		h.fence, h.share, h.holds, h.state = r.GetFence(), r.GetShare(), 1, held
+		h.fence, h.share, h.numbers, h.holds, h.state = r.GetFence(), r.GetShare(), r.GetSlots(), 1, held
 		if want := h.wantHolds(); r.GetHolds() != want {
 			sim.fail("member %d: a new hold counts %d, want %d", h.session.program.n, r.GetHolds(), want)
 		}
@@ -191,6 +192,9 @@ func (sim *simulation) checkExclusive(h *handle) {
 				continue
 			}
 			permits += other.permits
+			if other != h && slices.ContainsFunc(other.numbers, func(n uint32) bool { return slices.Contains(h.numbers, n) }) {
+				sim.fail("%d.%d and %d.%d both have a number of %v and %v of %s", h.session.program.n, h.n, m.n, other.n, h.numbers, other.numbers, h.lock)
+			}
 			if other != h && h.space != wire.Space_SEMAPHORE {
 				sim.fail("%d.%d and %d.%d both hold %s, with fences %d and %d", h.session.program.n, h.n, m.n, other.n, h.lock, h.fence, other.fence)
 			}

@@ -225,7 +225,7 @@ func (h *history) checkRecheck(proc *process, t wire.Ticket, r *wire.Reply) {
 	}
 	sameGrant := func(k *wire.Reply) bool {
 		sameTrace := len(r.GetTrace()) == 0 || string(k.GetTrace()) == string(r.GetTrace()) // it may have none where the log has one
-		return k.GetCode() == wire.Code_OK && k.GetFence() == r.GetFence() && k.GetShare() == r.GetShare() && sameTrace
+		return k.GetCode() == wire.Code_OK && k.GetFence() == r.GetFence() && k.GetShare() == r.GetShare() && slices.Equal(k.GetSlots(), r.GetSlots()) && sameTrace
 	}
 	if r.GetCode() == wire.Code_OK && !slices.ContainsFunc(committed, sameGrant) { // the state may be older than the last outcome in the log
 		h.sim.fail("member %d: ticket %v: found %v in the state; the log has %v", proc.n, t.Seq, r, committed)

@@ -24,10 +24,12 @@ type acquisition struct {
 	grant   *operation
 	permits uint32
 	fence   uint64 // 0: unknown
+	numbers uint64 // of the permits, a bit for each; 0: unknown, or none
 }
 
 type delayedPermits struct {
 	permits uint32
+	numbers uint64
 	until   time.Duration // at least
 }
 
@@ -69,7 +71,7 @@ func (s permitState) withoutSession(owner *sessionSpan, until time.Duration) per
 	s.acquisitions, s.delayed = slices.Clone(s.acquisitions), slices.Clone(s.delayed)
 	for _, t := range s.acquisitions {
 		if t.owner == owner && until > 0 {
-			s.delayed = append(s.delayed, delayedPermits{t.permits, until})
+			s.delayed = append(s.delayed, delayedPermits{t.permits, t.numbers, until})
 		}
 	}
 	s.acquisitions = slices.DeleteFunc(s.acquisitions, func(t acquisition) bool { return t.owner == owner })
@@ -134,7 +136,7 @@ func (s permitState) acquire(op *operation, c *wire.Acquire) []permitState {
 	case r == nil:
 		return append(granted, s)
 	case r.GetCode() == wire.Code_OK:
-		return confirmGrants(granted, r)
+		return confirmGrants(granted, r, op.returnedTime)
 	case r.GetCode() == wire.Code_LIMIT_MISMATCH:
 		return s.onlyIf(r.GetLimit() == s.limit && (c.Limit != s.limit || c.Permits > s.limit))
 	case r.GetCode() == wire.Code_LOCKED:
@@ -168,16 +170,33 @@ func (s permitState) grant(op *operation, c *wire.Acquire) []permitState {
 	return []permitState{s}
 }
 
-// confirmGrants takes what the reply says about the new acquisition.
-func confirmGrants(states []permitState, r *wire.Reply) (fit []permitState) {
+// confirmGrants takes what the reply, which came at that time, says about the new acquisition.
+func confirmGrants(states []permitState, r *wire.Reply, at time.Duration) (fit []permitState) {
+	numbers := uint64(0)
+	for _, n := range r.GetSlots() {
+		numbers |= 1 << n
+	}
 	for _, s := range states {
 		last := &s.acquisitions[len(s.acquisitions)-1]
-		if r.GetFence() > s.maxFence && r.GetHolds() == last.permits {
-			last.fence, s.maxFence = r.GetFence(), r.GetFence()
+		if r.GetFence() > s.maxFence && r.GetHolds() == last.permits && s.numbers(at)&numbers == 0 {
+			last.fence, last.numbers, s.maxFence = r.GetFence(), numbers, r.GetFence()
 			fit = append(fit, s)
 		}
 	}
 	return fit
+}
+
+// numbers returns those that no other acquisition may have at that time.
+func (s permitState) numbers(at time.Duration) (taken uint64) {
+	for _, t := range s.acquisitions {
+		taken |= t.numbers
+	}
+	for _, h := range s.delayed {
+		if h.until > at {
+			taken |= h.numbers
+		}
+	}
+	return taken
 }
 
 // free returns the available permits, including those whose lock-delay may have ended

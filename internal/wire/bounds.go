@@ -46,6 +46,7 @@ const (
 	maxOps      = 1_024  // of one Write; the machine accepts less
 	maxChecks   = 1_024  // of one session; the machine accepts less
 	maxIDs      = 4_096  // of one command
+	maxNumbers  = 1_024  // of one grant; the machine grants less
 )
 
 // Bound is the most that a field may have. Bytes is of each element.
@@ -88,6 +89,7 @@ func Bounds() map[string]Bound {
 		"Attached.members": {MaxFrame, maxMembers}, "GroupView.members": {MaxFrame, maxMembers}, "Delivery.notices": many(maxNotices), "EndedSession.session": id(),
 		"DeliveredRecall.session": id(), "DeliveredRecall.lock": text(maxName), "Answer.part": text(MaxFrame), "Answer.error": text(MaxFrame),
 		"Reply.detail": text(MaxFrame), "Reply.keys": many(maxOps), "Reply.checks": many(maxChecks), "Reply.trace": text(MaxFrame),
+		"Reply.slots":    {10 * maxNumbers, maxNumbers},
 		"Holder.session": id(), "KeyMeta.session": id(), "CheckTerms.name": text(MaxFrame),
 	}
 }

@@ -159,6 +159,24 @@ func (w *Writer) Flag(field protowire.Number, set bool) {
 	}
 }
 
+// Numbers appends a field of numbers, packed.
+func (w *Writer) Numbers(field protowire.Number, all []uint32) {
+	if len(all) == 0 {
+		return
+	}
+	size := 0
+	for _, n := range all {
+		size += protowire.SizeVarint(uint64(n))
+	}
+	if w.prefix(field, size); w.count {
+		w.size += size
+		return
+	}
+	for _, n := range all {
+		w.Buf = protowire.AppendVarint(w.Buf, uint64(n))
+	}
+}
+
 // Bytes appends a field of bytes.
 func (w *Writer) Bytes(field protowire.Number, of []byte) { appendField(w, field, of) }
 

@@ -8,12 +8,16 @@ import "google.golang.org/protobuf/encoding/protowire"
 // that differs between builds, such as the texts for people.
 
 const (
+	// MaxSlots is the most permits of one acquisition that get numbers.
+	MaxSlots = 128
+
 	// TicketBytes is what a ticket above the floor counts, with an outcome or without.
 	TicketBytes = 32
 
 	outcomeBytes    = 160 // of any outcome
 	keyMetaBytes    = 80
 	checkTermsBytes = 40 // without the check's name
+	slotBytes       = 5  // of a permit's number
 	// maxOutcomeBytes is more than any outcome counts: of a Write with 128 operations, or of a
 	// session with 16 checks.
 	maxOutcomeBytes = outcomeBytes + 128*keyMetaBytes
@@ -28,18 +32,25 @@ const (
 	opAttachSession protowire.Number = 9
 	opSetCheck      protowire.Number = 10
 	opDropCheck     protowire.Number = 11
+	opAcquire       protowire.Number = 13
 	opWrite         protowire.Number = 17
 	opCreateSession protowire.Number = 25
 	opRenewSession  protowire.Number = 26
 )
 
-// OutcomeBytes returns what an outcome counts while it is kept.
+// OutcomeBytes returns what an outcome counts while it is kept. That of a request for permits that is
+// queued counts the numbers of the grant which will replace it.
 func OutcomeBytes(r *Reply) int {
 	n := outcomeBytes + keyMetaBytes*len(r.GetKeys())
 	for _, c := range r.GetChecks() {
 		n += checkTermsBytes + len(c.GetName())
 	}
+	n += slotBytes * len(r.GetSlots())
 	switch r.GetCode() {
+	case Code_QUEUED:
+		if permits := r.GetHolds(); permits <= MaxSlots {
+			n += slotBytes * int(permits)
+		}
 	case Code_CHECK_UNKNOWN, Code_CHECK_CRITICAL:
 		n += len(r.GetDetail()) // a name
 	}
@@ -54,6 +65,8 @@ func OutcomeBound(command []byte) int {
 		return TicketBytes + min(outcomeBytes+opGrowth*len(command), maxOutcomeBytes)
 	case opOpenSession, opAttachSession, opSetCheck, opDropCheck, opCreateSession, opRenewSession:
 		return TicketBytes + maxOutcomeBytes // they return the terms or the name of checks
+	case opAcquire:
+		return TicketBytes + outcomeBytes + slotBytes*MaxSlots
 	}
 	return TicketBytes + outcomeBytes
 }

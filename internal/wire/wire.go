@@ -34,6 +34,7 @@ const (
 	LevelBounds     = 6 // retained outcomes bounded by bytes; further limits that one user cannot use up for another
 	LevelProcess    = 7 // the built-in check process: ReportProcess, and CrashEvidence between members
 	LevelShared     = 7 // Lock with shared, Unlock with share, and Downgrade
+	LevelSlots      = 7 // permits with numbers
 	FeatureLevel    = LevelShared
 )
 

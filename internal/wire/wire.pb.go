@@ -4731,10 +4731,11 @@ func (x *Withdraw) GetSeq() uint64 {
 	return 0
 }
 
+// Reply is made for each command: its fields are in an order in which they take the least memory.
 type Reply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          Code                   `protobuf:"varint,1,opt,name=code,proto3,enum=conclave.internal.v1.Code" json:"code,omitempty"`
-	Holds         uint32                 `protobuf:"varint,3,opt,name=holds,proto3" json:"holds,omitempty"`
+	Holds         uint32                 `protobuf:"varint,3,opt,name=holds,proto3" json:"holds,omitempty"` // of a semaphore: the permits; from level 7 on also with QUEUED
 	Fence         uint64                 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
 	Delay         int64                  `protobuf:"varint,4,opt,name=delay,proto3" json:"delay,omitempty"`  // remaining lock-delay; of ReportGossip: until it can have an effect
 	Index         uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`  // raft index of the decision
@@ -4749,6 +4750,7 @@ type Reply struct {
 	LockDelay     int64                  `protobuf:"varint,13,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"` // of OpenSession and AttachSession: the session's
 	Trace         []byte                 `protobuf:"bytes,15,opt,name=trace,proto3" json:"trace,omitempty"`                           // of a grant that was QUEUED: that of the Unlock or Release that caused it
 	Share         uint64                 `protobuf:"varint,16,opt,name=share,proto3" json:"share,omitempty"`                          // of a shared Lock, Unlock and Downgrade: number of the share; fence is that of its phase
+	Slots         []uint32               `protobuf:"varint,17,rep,packed,name=slots,proto3" json:"slots,omitempty"`                   // level 7: of a grant of permits, their numbers, ascending; none: see PermitState
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4893,6 +4895,13 @@ func (x *Reply) GetShare() uint64 {
 		return x.Share
 	}
 	return 0
+}
+
+func (x *Reply) GetSlots() []uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
 }
 
 // CheckTerms is how long a check can be relied upon when the command was applied.
@@ -6065,12 +6074,15 @@ func (x *SemaphoreState) GetResized() bool {
 }
 
 type PermitState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: delayed
-	Permits       uint32                 `protobuf:"varint,2,opt,name=permits,proto3" json:"permits,omitempty"`
-	Incarnation   []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the waiter that they were granted to
-	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
-	DelayUntil    int64                  `protobuf:"varint,5,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0: none
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Session     []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: delayed
+	Permits     uint32                 `protobuf:"varint,2,opt,name=permits,proto3" json:"permits,omitempty"`
+	Incarnation []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the waiter that they were granted to
+	Seq         uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
+	DelayUntil  int64                  `protobuf:"varint,5,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0: none
+	// Level 7: the numbers of the permits, ascending, as many as there are permits. None: they were
+	// granted below level 7, or are too many to have numbers.
+	Slots         []uint32 `protobuf:"varint,7,rep,packed,name=slots,proto3" json:"slots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6140,6 +6152,66 @@ func (x *PermitState) GetDelayUntil() int64 {
 	return 0
 }
 
+func (x *PermitState) GetSlots() []uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+// SlotState is kept of a number that no session has: which one had it last.
+type SlotState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`    // its name
+	Position      uint64                 `protobuf:"varint,2,opt,name=position,proto3" json:"position,omitempty"` // among all that are kept: the one with the smallest is forgotten first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlotState) Reset() {
+	*x = SlotState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlotState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlotState) ProtoMessage() {}
+
+func (x *SlotState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlotState.ProtoReflect.Descriptor instead.
+func (*SlotState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *SlotState) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *SlotState) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
 type WaiterState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -6158,7 +6230,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6170,7 +6242,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6183,7 +6255,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -6271,7 +6343,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6283,7 +6355,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6296,7 +6368,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -6357,7 +6429,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6369,7 +6441,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6382,7 +6454,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -6723,7 +6795,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\">\n" +
 	"\bWithdraw\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xed\x03\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x83\x04\n" +
 	"\x05Reply\x12.\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x1a.conclave.internal.v1.CodeR\x04code\x12\x14\n" +
 	"\x05holds\x18\x03 \x01(\rR\x05holds\x12\x14\n" +
@@ -6742,7 +6814,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\n" +
 	"lock_delay\x18\r \x01(\x03R\tlockDelay\x12\x14\n" +
 	"\x05trace\x18\x0f \x01(\fR\x05trace\x12\x14\n" +
-	"\x05share\x18\x10 \x01(\x04R\x05share\"P\n" +
+	"\x05share\x18\x10 \x01(\x04R\x05share\x12\x14\n" +
+	"\x05slots\x18\x11 \x03(\rR\x05slots\"P\n" +
 	"\n" +
 	"CheckTerms\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -6860,14 +6933,18 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	" \x01(\tR\x05label\"@\n" +
 	"\x0eSemaphoreState\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x18\n" +
-	"\aresized\x18\x02 \x01(\bR\aresized\"\x9c\x01\n" +
+	"\aresized\x18\x02 \x01(\bR\aresized\"\xb2\x01\n" +
 	"\vPermitState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x18\n" +
 	"\apermits\x18\x02 \x01(\rR\apermits\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\fR\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12\x1f\n" +
 	"\vdelay_until\x18\x05 \x01(\x03R\n" +
-	"delayUntilJ\x04\b\x06\x10\a\"\x85\x02\n" +
+	"delayUntil\x12\x14\n" +
+	"\x05slots\x18\a \x03(\rR\x05slotsJ\x04\b\x06\x10\a\"A\n" +
+	"\tSlotState\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\x04R\bposition\"\x85\x02\n" +
 	"\vWaiterState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12 \n" +
@@ -6959,7 +7036,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Failure)(0),               // 0: conclave.internal.v1.Failure
 	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
@@ -7035,9 +7112,10 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*ShareState)(nil),         // 71: conclave.internal.v1.ShareState
 	(*SemaphoreState)(nil),     // 72: conclave.internal.v1.SemaphoreState
 	(*PermitState)(nil),        // 73: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),        // 74: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 75: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 76: conclave.internal.v1.KeyDelayState
+	(*SlotState)(nil),          // 74: conclave.internal.v1.SlotState
+	(*WaiterState)(nil),        // 75: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 76: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 77: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -7180,7 +7258,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   71,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

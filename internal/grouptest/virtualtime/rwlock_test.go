@@ -1,6 +1,7 @@
 package virtualtime
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,4 +214,48 @@ func TestRWLock_Attached(t *testing.T) {
 		grouptest.Must(g.T, l.RUnlock(g.T.Context()))
 		grouptest.Must(g.T, (<-wrote).err)
 	})
+}
+
+// A downgrade that a partition leaves without an outcome may have taken effect or not. Either release releases
+// the hold, and the holder has the lock in one of its modes until then.
+func TestRWLock_DowngradePartitioned(t *testing.T) {
+	for name, release := range map[string]func(*conclave.RWLock, context.Context) error{
+		"Unlock": (*conclave.RWLock).Unlock, "RUnlock": (*conclave.RWLock).RUnlock,
+	} {
+		t.Run(name, func(t *testing.T) {
+			grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+				leader := g.Leader()
+				holder := g.Others(leader)[0]
+				l := g.Nodes[holder].RWLock("x")
+				_, err := l.Lock(g.T.Context())
+				grouptest.Must(g.T, err)
+				wrote := writing(g, g.Nodes[leader].RWLock("x"))
+				g.Net.Isolate(holder)
+				ctx, cancel := context.WithTimeout(g.T.Context(), election/2)
+				defer cancel()
+				_, err = l.Downgrade(ctx)
+				grouptest.WantError(g.T, err, conclave.ErrUnknown)
+				grouptest.WantError(g.T, err, context.DeadlineExceeded)
+				if _, err := l.Fence(); err != nil || l.Holds() != 1 {
+					g.T.Errorf("%v, %d holds; want the one hold", err, l.Holds())
+				}
+				released := make(chan error, 1)
+				go func() { released <- release(l, g.T.Context()) }()
+				pass(election)
+				select {
+				case err := <-released:
+					g.T.Errorf("released in a partition: %v", err)
+				case got := <-wrote:
+					g.T.Errorf("a writer beside a holder: %v", got.err)
+				default:
+				}
+				g.Net.Rejoin(holder)
+				grouptest.Must(g.T, <-released)
+				grouptest.Must(g.T, (<-wrote).err)
+				if l.Holds() != 0 {
+					g.T.Errorf("%d holds are left", l.Holds())
+				}
+			})
+		})
+	}
 }

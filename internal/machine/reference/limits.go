@@ -48,6 +48,9 @@ const (
 	MaxSessionChecks = 16
 	MaxCandidate     = 64 << 10 // bytes
 	MaxPermits       = 1<<31 - 1
+	MaxSlots         = 128
+	MaxFormer        = 1_024
+	MaxFormerBytes   = 1 << 20
 
 	MaxValue      = 512 << 10 // bytes
 	MaxOps        = 128

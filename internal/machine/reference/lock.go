@@ -103,7 +103,10 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 		return answer(wire.Code_OWNERSHIP_LOST)
 	}
 	if !mine && !(l != nil && l.Unclaimed && l.Owner.Session == place.Session) {
-		l = sharing{r}.disclaim(l, place.Session)
+		var bad *wire.Reply
+		if l, bad = (sharing{r}).disclaim(l, place.Session); bad != nil {
+			return bad
+		}
 	}
 	switch {
 	case l == nil:

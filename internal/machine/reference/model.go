@@ -32,12 +32,16 @@ type Model struct {
 	// and of one process whatever others have. 0: the limits.
 	MostOutcomes, AllOutcomes, LeastOutcomes int
 
-	past        []ended // clients whose keys must not be used again yet
-	dead        []*dead // sessions whose holds are being released, in the order of their ends
-	quota       int     // things that the present entry may still release
-	grants      int     // shares that it may still grant to waiters
-	trace       []byte  // of the release being applied
-	forClient   bool    // the command being applied is a client's
+	// Numbers of permits that are remembered: of one semaphore, and the bytes of all. 0: the limits.
+	MostFormer, MostFormerBytes int
+
+	former      []formerSlot // the oldest first
+	past        []ended      // clients whose keys must not be used again yet
+	dead        []*dead      // sessions whose holds are being released, in the order of their ends
+	quota       int          // things that the present entry may still release
+	grants      int          // shares that it may still grant to waiters
+	trace       []byte       // of the release being applied
+	forClient   bool         // the command being applied is a client's
 	index, term uint64
 	arrivals    int
 	members     []Member

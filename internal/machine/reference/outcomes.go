@@ -27,7 +27,10 @@ func (inc *Incarnation) kept(seq uint64) (n int) {
 	top := max(seq, inc.Floor)
 	for _, o := range inc.answered {
 		top = max(top, o.Ticket.Seq)
-		n += 160 + 80*len(o.Reply.Keys)
+		n += 160 + 80*len(o.Reply.Keys) + 5*len(o.Reply.Slots)
+		if o.Reply.Code == wire.Code_QUEUED && o.Reply.Holds <= MaxSlots {
+			n += 5 * int(o.Reply.Holds)
+		}
 		for _, c := range o.Reply.Checks {
 			n += 40 + len(c.Name)
 		}

@@ -17,7 +17,7 @@ func (x sharing) recall(l *Lock, next Place) {
 		for at > 0 && l.Queue[at-1].shared && l.Queue[at-1].arrival > x.marks(l).arrival {
 			at--
 		}
-		if at == 0 {
+		if !l.exclusive() {
 			x.recallShares(l)
 		}
 		for _, p := range l.Queue[at:] {
@@ -40,11 +40,27 @@ func (x sharing) recallShares(l *Lock) {
 		}
 		x.marks(l).number = sh.Number
 		if x.lateSession(sh.Session) == nil {
-			x.recalls = append(x.recalls, fact.Recall{
-				Session: sh.Session, Incarnation: x.boundTo(sh.Session), Lock: l.Name, Handle: sh.Handle, Shared: true, Share: sh.Number,
-			})
+			x.recallShare(l, sh)
 		}
 	}
+}
+
+// recallClaimed recalls a share that has taken the place of a hold that exclusive requests have recalled.
+func (x sharing) recallClaimed(l *Lock, number uint64) {
+	if !l.exclusive() {
+		return
+	}
+	for _, sh := range l.Live() {
+		if sh.Number == number && sh.linger {
+			x.recallShare(l, sh)
+		}
+	}
+}
+
+func (x sharing) recallShare(l *Lock, sh Share) {
+	x.recalls = append(x.recalls, fact.Recall{
+		Session: sh.Session, Incarnation: x.boundTo(sh.Session), Lock: l.Name, Handle: sh.Handle, Shared: true, Share: sh.Number,
+	})
 }
 
 // marks is what the entry has recalled already, of a lock.

@@ -26,6 +26,7 @@ type Permit struct {
 	Permits   uint32
 	Fence     uint64
 	Unclaimed bool
+	Slots     []uint32
 	until     int64
 }
 
@@ -70,11 +71,12 @@ func (r *Model) acquire(t wire.Ticket, c *wire.Acquire) *wire.Reply {
 		r.Semaphores = append(r.Semaphores, s)
 	}
 	if i := s.unclaimed(place); i >= 0 {
+		same := s.Permits[i].Slots
 		s.Permits = slices.Delete(s.Permits, i, i+1)
-		return r.take(s, place)
+		return r.take(s, place, same)
 	}
 	if len(s.Queue) == 0 && s.free() >= int64(c.Permits) {
-		return r.take(s, place)
+		return r.take(s, place, s.number(r, place))
 	}
 	if c.Wait {
 		return r.queueUp(s, place)
@@ -113,10 +115,10 @@ func (s *Semaphore) unclaimed(by Place) int {
 	return found
 }
 
-func (r *Model) take(s *Semaphore, p Place) *wire.Reply {
+func (r *Model) take(s *Semaphore, p Place, numbers []uint32) *wire.Reply {
 	r.Granted++
-	s.Permits = append(s.Permits, Permit{Session: p.Session, Ticket: p.granted(), Permits: p.Permits, Fence: r.Granted})
-	return &wire.Reply{Code: wire.Code_OK, Fence: r.Granted, Holds: p.Permits}
+	s.Permits = append(s.Permits, Permit{Session: p.Session, Ticket: p.granted(), Permits: p.Permits, Fence: r.Granted, Slots: numbers})
+	return &wire.Reply{Code: wire.Code_OK, Fence: r.Granted, Holds: p.Permits, Slots: numbers}
 }
 
 func (r *Model) queueUp(s *Semaphore, p Place) *wire.Reply {
@@ -126,7 +128,11 @@ func (r *Model) queueUp(s *Semaphore, p Place) *wire.Reply {
 	r.arrivals++
 	p.arrival = r.arrivals
 	s.Queue = append(s.Queue, p)
-	return &wire.Reply{Code: wire.Code_QUEUED, Position: uint32(len(s.Queue)), Holder: r.permitHolder(s)}
+	reply := &wire.Reply{Code: wire.Code_QUEUED, Position: uint32(len(s.Queue)), Holder: r.permitHolder(s)}
+	if atLeast(r.Level) >= wire.LevelSlots {
+		reply.Holds = p.Permits
+	}
+	return reply
 }
 
 // delay returns the time until enough delayed permits are free; 0 if they are not
@@ -189,7 +195,10 @@ func (r *Model) putBack(s *Semaphore, fence uint64, until int64) {
 	p := s.Permits[i]
 	s.Permits = slices.Delete(s.Permits, i, i+1)
 	if until > r.Now {
-		s.Permits = append(s.Permits, Permit{Permits: p.Permits, Fence: fence, until: until})
+		s.Permits = append(s.Permits, Permit{Permits: p.Permits, Fence: fence, Slots: p.Slots, until: until})
+	}
+	if p.until == 0 && (s.resized || len(s.Permits)+len(s.Queue) > 0) {
+		s.remember(r, p)
 	}
 	r.serve(s)
 }
@@ -205,12 +214,13 @@ func (r *Model) serve(s *Semaphore) {
 		}
 		next := s.Queue[0]
 		s.Queue = slices.Clone(s.Queue[1:])
-		reply := r.take(s, next)
+		reply := r.take(s, next, s.number(r, next))
 		reply.Trace = r.trace
 		r.final(next.Ticket, reply)
 	}
 	if len(s.Permits) == 0 && len(s.Queue) == 0 && !s.resized {
 		r.Semaphores = slices.DeleteFunc(r.Semaphores, func(o *Semaphore) bool { return o == s })
+		r.former = slices.DeleteFunc(r.former, func(f formerSlot) bool { return f.of == s })
 	}
 }
 

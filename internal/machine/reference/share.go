@@ -73,9 +73,7 @@ func (x sharing) request(l *Lock, p Place, c *wire.Lock) *wire.Reply {
 		l.Owner, l.Unclaimed, l.holds, l.Lingering, l.Fence = nil, false, 0, false, 0
 		reply := x.take(l, p)
 		x.serve(l)
-		if l.exclusive() {
-			x.recallShares(l)
-		}
+		x.recallClaimed(l, reply.Share)
 		return reply
 	case l.heldBy(c.Session, c.Handle) && c.Reentrant:
 		return answer(wire.Code_INVALID)
@@ -85,9 +83,7 @@ func (x sharing) request(l *Lock, p Place, c *wire.Lock) *wire.Reply {
 		l.Shares = slices.Delete(l.Shares, i, i+1)
 		reply := x.take(l, p)
 		reply.Fence, l.SharedFence = fence, fence
-		if l.exclusive() {
-			x.recallShares(l)
-		}
+		x.recallClaimed(l, reply.Share)
 		return reply
 	}
 	free := l == nil || l.Owner == nil && l.until == 0 && !l.exclusive()
@@ -274,11 +270,14 @@ func (x sharing) serve(l *Lock) {
 			}
 			return
 		}
+		next := l.Queue[0]
+		if !next.shared && len(l.Shares) > 0 && (x.quota <= 0 || x.lateSession(next.Session) == nil) {
+			return
+		}
 		if x.dismissDead(&l.Queue) {
 			continue
 		}
-		next := l.Queue[0]
-		if next.shared && granted > 0 && x.grants <= 0 || !next.shared && len(l.Shares) > 0 {
+		if next.shared && granted > 0 && x.grants <= 0 {
 			return
 		}
 		l.Queue = slices.Clone(l.Queue[1:])
@@ -340,15 +339,20 @@ func (x sharing) releaseOf(d *dead) bool {
 	return l != nil
 }
 
-// disclaim releases the unclaimed shares of a session that asks for the lock exclusively.
-func (x sharing) disclaim(l *Lock, session wire.ID) *Lock {
+// disclaim releases the unclaimed shares of a session that asks for the lock exclusively, as far as the entry may.
+func (x sharing) disclaim(l *Lock, session wire.ID) (*Lock, *wire.Reply) {
 	if l == nil {
-		return nil
+		return nil, nil
 	}
-	for i := l.unclaimed(session); i >= 0; i = l.unclaimed(session) {
+	for i, released := l.unclaimed(session), 0; i >= 0; i = l.unclaimed(session) {
+		if released > 0 && x.quota <= 0 {
+			return nil, answer(wire.Code_BUSY)
+		}
+		released++
+		x.quota--
 		x.lose(l, l.Shares[i].Number, 0)
 	}
-	return x.find(l.Election, l.Name)
+	return x.find(l.Election, l.Name), nil
 }
 
 // withdraw undoes the first hold of the share that a ticket has obtained.
