@@ -104,7 +104,8 @@ type Status struct {
 	Applied uint64   // index of the last entry applied here
 	Members []Member // by ID, this one included
 	// Redundancy is how many more voters may fail before the group has no quorum, in the
-	// local failure detector's view; negative: it has none now.
+	// local failure detector's view; negative: it has none now. While a voter is replaced, a
+	// majority of the voters before is needed too, although the new one has its Role already.
 	Redundancy int
 	// Reconciling is what the leader changes about the members' roles, or waits for, in
 	// words for people. "": nothing, or this node does not lead.

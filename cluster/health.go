@@ -19,7 +19,8 @@ type Health struct {
 	Waited   time.Duration
 	// Space is what the disk has left, up to 10 s ago.
 	Space storage.Space
-	// Reachable is how many of the Voters this member is connected to, or is itself.
+	// Reachable is how many of the Voters this member is connected to, or is itself; of a joint
+	// configuration, in the half that is nearest to the loss of its majority.
 	Reachable, Voters int
 }
 
@@ -30,7 +31,7 @@ func (m *Member) Health() Health {
 	if m.lifetime.Err() != nil {
 		h.Stopped = m.stopped()
 	}
-	h.Reachable, h.Voters = m.reach(h.Members)
+	h.Reachable, h.Voters = m.reach(h.Conf)
 	h.Waited, h.Shortage = m.store.Shortage()
 	h.Space = m.metrics.Disk()
 	return h

@@ -67,7 +67,7 @@ func (m *Member) Unreachable() string {
 				name = fmt.Sprintf(" (%s at %s)", p.Name, p.Addr)
 			}
 		}
-		reachable, voters := m.reach(s.Members)
+		reachable, voters := m.reach(s.Conf)
 		return fmt.Sprintf("there is no connection to the leader, member %v%s: %v; this member reaches %d of %d voters",
 			wire.MemberID(leader), name, err, reachable, voters)
 	}
@@ -90,18 +90,10 @@ func (m *Member) Unreachable() string {
 // two are not up at the same moment.
 const oneWayGrace = 5 * time.Second
 
-// reach counts the voters, and those that this member is connected to or is itself.
-func (m *Member) reach(members []Peer) (reachable, voters int) {
-	for _, p := range members {
-		if !p.Voter {
-			continue
-		}
-		voters++
-		if p.ID == m.identity.Member || m.port.PeerError(p.ID) == nil {
-			reachable++
-		}
-	}
-	return reachable, voters
+// reach counts the voters, and those that this member is connected to or is itself; of a joint
+// configuration, in the half that is nearest to the loss of its majority.
+func (m *Member) reach(conf *raftpb.ConfState) (reachable, voters int) {
+	return weakerHalf(conf, func(id uint64) bool { return id == m.identity.Member || m.port.PeerError(id) == nil })
 }
 
 // JoinError returns the error of the last attempt to join a member by gossip.
@@ -146,22 +138,29 @@ func (s *Status) levelOf(id uint64) uint32 {
 // redundancy returns how many more voters may fail; of a joint configuration, of the half
 // with fewer.
 func redundancy(conf *raftpb.ConfState, alive func(id uint64) bool) int {
-	least := math.MaxInt
-	for _, half := range [][]uint64{conf.GetVoters(), conf.GetVotersOutgoing()} {
-		live := 0
-		for _, id := range half {
-			if alive(id) {
-				live++
-			}
-		}
-		if len(half) > 0 {
-			least = min(least, live-(len(half)/2+1))
-		}
-	}
-	if least == math.MaxInt {
+	live, voters := weakerHalf(conf, alive)
+	if voters == 0 {
 		return -1 // no configuration yet
 	}
-	return least
+	return live - (voters/2 + 1)
+}
+
+// weakerHalf returns how many voters are up, and how many there are; of a joint configuration, which
+// needs a majority of both halves, in the one that may lose fewer.
+func weakerHalf(conf *raftpb.ConfState, up func(id uint64) bool) (ups, voters int) {
+	least := math.MaxInt
+	for _, half := range [][]uint64{conf.GetVoters(), conf.GetVotersOutgoing()} {
+		n := 0
+		for _, id := range half {
+			if up(id) {
+				n++
+			}
+		}
+		if margin := n - (len(half)/2 + 1); len(half) > 0 && margin < least {
+			least, ups, voters = margin, n, len(half)
+		}
+	}
+	return ups, voters
 }
 
 // Voters returns the voters of Raft's configuration as far as this member knows.

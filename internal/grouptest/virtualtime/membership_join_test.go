@@ -3,6 +3,7 @@ package virtualtime
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,6 +127,44 @@ func TestReplace_DeadVoter(t *testing.T) {
 			t.Errorf("standbys %d", s)
 		}
 	}, grouptest.Newcomers(1))
+}
+
+// A second voter is lost while a standby replaces the first one, in the joint configuration. A majority of the voters
+// before is needed until that is left, so there is none, and each member says so, until one of the two returns.
+func TestReplace_SecondVoterLostMeanwhile(t *testing.T) {
+	disks, slow := slowDisks(4)
+	inMembershipBubble(t, 4, func(g *membership) {
+		t := g.T
+		ctx := grouptest.Within(t, time.Hour)
+		g.Start(3)
+		g.awaitVoters(3, 1)
+		grouptest.Must(t, g.Nodes[0].SetGroupConfig(ctx, conclave.GroupConfig{Voters: 3, ReplaceAfter: 20 * time.Second}))
+		g.Kill(1)
+		for _, d := range disks {
+			d.slow.Store(true) // several syncs pass until the joint configuration is left
+		}
+		replaces := func(i int) bool {
+			v, _ := g.roles(i)
+			return slices.Contains(v, 3)
+		}
+		for !replaces(0) || !replaces(2) || !replaces(3) {
+			grouptest.Pass(10 * time.Millisecond)
+		}
+		g.Kill(2)
+		for _, d := range disks {
+			d.slow.Store(false)
+		}
+		pass(time.Minute)
+		for _, i := range g.Running() {
+			h := g.Nodes[i].Health()
+			if h.Redundancy != -1 || !strings.Contains(fmt.Sprint(h), "this member reaches 1 of 3 voters, no majority") {
+				t.Errorf("member %d: %+v", i, h)
+			}
+		}
+		g.Start(1)
+		g.awaitVoters(3, 1)
+		g.wantGrant()
+	}, grouptest.Newcomers(1), slow)
 }
 
 // A member in memory that died is replaced by one that joins, and removed.
