@@ -21,7 +21,7 @@ func mustExplain(t testing.TB, n grouptest.Access, lock string) conclave.Explana
 }
 
 func TestExplain_HolderAndQueueOnThreeMembers(t *testing.T) {
-	g := grouptest.Start(t, 3)
+	g := grouptest.Start(t, 3, grouptest.LongSessions)
 	asking, holding, waiting := g.Nodes[0], g.Nodes[1], g.Nodes[2]
 	s := grouptest.MustSession(t, holding, &conclave.SessionConfig{Name: "invoices", TTL: time.Minute, LockDelay: 7 * time.Second, NoChecks: true})
 	held := s.FencedLock("x", conclave.Reentrant(0))
@@ -46,7 +46,7 @@ func TestExplain_HolderAndQueueOnThreeMembers(t *testing.T) {
 	if e.Waiters != 1 || len(e.Queue) != 1 {
 		t.Fatalf("queue %+v", e.Queue)
 	}
-	if w := e.Queue[0]; w.Node != g.ID(2) || w.NodeName != "member-2" || !w.Alive || w.Session != grouptest.OwnSession(t, waiting) || w.TTL != 2*time.Second {
+	if w := e.Queue[0]; w.Node != g.ID(2) || w.NodeName != "member-2" || !w.Alive || w.Session != grouptest.OwnSession(t, waiting) || w.TTL != time.Minute {
 		t.Errorf("waiter %+v", w)
 	}
 
