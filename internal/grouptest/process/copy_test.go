@@ -150,17 +150,3 @@ func TestRollback_EarlierStart(t *testing.T) {
 		cycle(g.members[i], "rolled", 1)
 	}
 }
-
-// awaitConnected waits until each other member has accepted a connection of process i.
-func (g *processGroup) awaitConnected(i int) {
-	g.t.Helper()
-	for j, p := range g.members {
-		if j == i {
-			continue
-		}
-		status, err := p.do(order{Do: "status"})
-		mustSucceed(g.t, err)
-		_, err = g.members[i].do(order{Do: "logged", Text: `"peer connected" member=` + status.Member.String()})
-		mustSucceed(g.t, err)
-	}
-}

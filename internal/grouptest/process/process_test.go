@@ -376,3 +376,17 @@ func (p *process) must(what, lock string) conclave.Fence {
 	}
 	return f
 }
+
+// awaitConnected waits until each other member has accepted a connection of process i.
+func (g *processGroup) awaitConnected(i int) {
+	g.t.Helper()
+	for j, p := range g.members {
+		if j == i {
+			continue
+		}
+		status, err := p.do(order{Do: "status"})
+		mustSucceed(g.t, err)
+		_, err = g.members[i].do(order{Do: "logged", Text: `"peer connected" member=` + status.Member.String()})
+		mustSucceed(g.t, err)
+	}
+}
