@@ -123,7 +123,7 @@ func (t *sharedTenure) leave(ctx context.Context, r *sharedRequest, why error) e
 		p := r.part
 		t.keeper.mu.Unlock()
 		if result := <-r.result; result.err == nil {
-			p.leave()
+			r.shares.releaseUnreceived(p)
 		}
 		return why
 	}
@@ -156,6 +156,17 @@ func (p *part) leave() bool {
 	return ok
 }
 
+// releaseUnreceived releases a hold that no caller has received. The release of another caller may have
+// taken it for its own; then that one is released.
+func (s *shares) releaseUnreceived(p *part) {
+	if p.leave() {
+		return
+	}
+	if t := s.takeBack(); t.hold != nil && !t.lost {
+		t.release(s)
+	}
+}
+
 // localLimit is the limit of holds of the handle in a tenure; 0 is none.
 func (s *shares) localLimit() uint64 { return uint64(s.lock.limit) }
 
@@ -180,7 +191,7 @@ func (s *shares) acquireHere(ctx context.Context) (fence uint64, ok bool) {
 		return 0, false
 	}
 	if p.hold.isLost() {
-		p.leave()
+		s.releaseUnreceived(p)
 		return 0, false
 	}
 	s.lock.client.metrics.Kept.Add(1)
