@@ -144,6 +144,8 @@ func (t *sharedTenure) admit(s *shares) (*part, error) {
 	if t.keeper.lease.Err() != nil {
 		return nil, errLeaseEnded
 	}
+	s.lock.mu.Lock() // until the hold has begun: a part without one may be taken out
+	defer s.lock.mu.Unlock()
 	p, err := t.partOf(s)
 	if err != nil {
 		return nil, err
@@ -156,11 +158,9 @@ func (t *sharedTenure) admit(s *shares) (*part, error) {
 	return p, nil
 }
 
-// partOf returns the part of a handle, which is new if it has none. keeper.mu is held.
+// partOf returns the part of a handle, which is new if it has none. keeper.mu and mu of the lock are held.
 func (t *sharedTenure) partOf(s *shares) (*part, error) {
 	l := s.lock
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, p := range s.parts {
 		if p.of == t && !p.retired {
 			return p, nil

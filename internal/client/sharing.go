@@ -226,10 +226,11 @@ func (s *shares) join(p *part) {
 	s.tidy()
 }
 
-// tidy takes out the parts of earlier tenures without holds. mu of the lock is held.
+// tidy takes out the parts of other tenures without holds. A tenure of which one is may go on, and a
+// caller may be about to enter, so they are closed. mu of the lock is held.
 func (s *shares) tidy() {
 	here := s.here.Load()
-	s.parts = slices.DeleteFunc(s.parts, func(p *part) bool { return p != here && p.gate.Holds() == 0 })
+	s.parts = slices.DeleteFunc(s.parts, func(p *part) bool { return p != here && p.gate.Retire() })
 	s.several.Store(len(s.parts) > 1)
 }
 
