@@ -43,7 +43,18 @@ type fakeGroup struct {
 // suspendable is the clocks of a machine that a test suspends.
 type suspendable struct {
 	leaseclock.Source
-	slept atomic.Int64
+	slept  atomic.Int64
+	onRead atomic.Pointer[func()] // nil: nothing
+}
+
+// atRead has f run when the clock is read.
+func (s *suspendable) atRead(f func()) { s.onRead.Store(&f) }
+
+func (s *suspendable) Running() time.Duration {
+	if f := s.onRead.Load(); f != nil {
+		(*f)()
+	}
+	return s.Source.Running()
 }
 
 // suspend lets time pass as if the machine had been suspended: no timer and no monotonic

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,4 +95,64 @@ func TestSharedTenure_JoinsBesideAnother(t *testing.T) {
 		synctest.Wait()
 		wantReleased(t, g, a)
 	})
+}
+
+// A handle that holds nothing when its lease ends has lost nothing, whatever its calls do at that moment.
+func TestSharedTenure_NothingLost(t *testing.T) {
+	c, g, a, _ := newSharing(t, false)
+	mustShare(t, a)
+	mustReleaseShared(t, a)
+	own, err := c.ownLease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.end(endedByGroup(), lost)
+	var read atomic.Bool
+	g.clock.atRead(func() {
+		if read.CompareAndSwap(false, true) {
+			if _, err := a.AcquireShared(t.Context(), true, nil); err != nil {
+				t.Errorf("a call beside another one: %v", err)
+			}
+		}
+	})
+	mustShare(t, a)
+}
+
+// A process that was suspended with an idle tenure reports no loss.
+func TestSharedTenure_NothingReported(t *testing.T) {
+	c, _, a, _ := newSharing(t, false)
+	var reported atomic.Int64
+	c.losses.report = func(string, uint64) { reported.Add(1) }
+	mustShare(t, a)
+	mustReleaseShared(t, a)
+	suspended, err := c.ownLease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	suspended.age(time.Hour)
+	mustShare(t, a)
+	if n := reported.Load(); n != 0 {
+		t.Errorf("%d losses of a handle that held nothing", n)
+	}
+}
+
+// A lease that ends while a hold of an idle tenure begins does not grant it.
+func TestSharedTenure_EndsAsEntered(t *testing.T) {
+	c, g, a, _ := newSharing(t, false)
+	mustShare(t, a)
+	mustReleaseShared(t, a)
+	own, err := c.ownLease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reads atomic.Int64
+	g.clock.atRead(func() {
+		if reads.Add(1) == 2 { // the first was before the hold began
+			own.end(endedByGroup(), lost)
+		}
+	})
+	mustShare(t, a)
+	if _, err := a.Fence(); err != nil {
+		t.Error(err)
+	}
 }

@@ -187,10 +187,10 @@ func (s *shares) reenter(p *part) (uint64, error) {
 // acquireHere acquires a share that lingers here, and does nothing else.
 func (s *shares) acquireHere(ctx context.Context) (fence uint64, ok bool) {
 	p := s.here.Load()
-	if p == nil || ctx.Err() != nil || s.lock.reentrant && s.hasOthers() || !p.gate.Enter(s.localLimit()) {
+	if p == nil || ctx.Err() != nil || s.lock.reentrant && s.hasOthers() || p.hold.isLost() || !p.gate.Enter(s.localLimit()) {
 		return 0, false
 	}
-	if p.hold.isLost() {
+	if p.hold.isLost() { // it counts from here on, and was not lost if it was not held
 		s.releaseUnreceived(p)
 		return 0, false
 	}
