@@ -69,6 +69,13 @@ func (h *Hold) lostChannel() <-chan struct{} {
 	return h.lost
 }
 
+// endedWithLease reports whether the lease ended before the hold was released.
+func (h *Hold) endedWithLease() bool {
+	h.lease.mu.Lock()
+	defer h.lease.mu.Unlock()
+	return h.ended
+}
+
 // taken is a hold of which one count was taken off its handle.
 type taken struct {
 	hold *Hold // nil: the handle had none

@@ -200,8 +200,11 @@ func (l *Lock) begin(lease *Lease, fence uint64, in *tenure) error {
 // takeBack implements target.
 func (l *Lock) takeBack() taken { return l.take() }
 
-// wasReleased reports whether the hold was released before it was lost.
+// wasReleased reports whether the hold was released before it was lost, after the end of its lease.
 func (l *Lock) wasReleased(h *Hold) bool {
+	if h.part != nil {
+		return !h.endedWithLease()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return h.released

@@ -136,6 +136,32 @@ func TestSharedTenure_NothingReported(t *testing.T) {
 	}
 }
 
+// What was released before the lease ended was not lost.
+func TestSharedTenure_ReleasedThenExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _, writer := newSharing(t, false)
+		defer c.StopRenewing()
+		for _, linger := range []time.Duration{0, stay} {
+			lease := mustOpen(t, c, time.Hour)
+			a := newRWLock(t, c, LockConfig{Linger: linger, Lease: lease})
+			mustShare(t, a)
+			wrote := calling(t.Context(), writer.Acquire)
+			synctest.Wait()
+			waits := calling(t.Context(), a.AcquireShared)
+			synctest.Wait()
+			mustReleaseShared(t, a)
+			if err := <-wrote; err != nil {
+				t.Fatal(err)
+			}
+			lease.end(endedByGroup(), lost)
+			wantKind(t, <-waits, Expired)
+			if err := writer.Release(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // A lease that ends while a hold of an idle tenure begins does not grant it.
 func TestSharedTenure_EndsAsEntered(t *testing.T) {
 	c, g, a, _ := newSharing(t, false)
