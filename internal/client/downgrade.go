@@ -65,6 +65,13 @@ func (d *downgrade) mayHaveTurned() bool {
 	return d.pending() || d != nil && d.unknown
 }
 
+// turned reports whether a hold is in another mode than it was, or may come to be.
+func (l *Lock) turned(h *Hold, shared bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return h.turning.pending() || h.isShared() != shared
+}
+
 // Downgrade turns the exclusive hold into a shared one, with as many counts, and returns its
 // fence. No other owner has the lock in between. It blocks until the group has decided. If ctx
 // is done first, the outcome is awaited in the background, and both releases release the hold.

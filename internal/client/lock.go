@@ -106,6 +106,8 @@ func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, 
 			got, err = newAcquisition(w.target, lease).run(ctx, l.lockCommand(lease, held, w), tr)
 		}
 		switch unknown := errors.Is(err, errUnknownSession); {
+		case held != nil && isCode(err, wire.Code_OWNERSHIP_LOST) && l.turned(held, w.shared):
+			// It was downgraded meanwhile, which is found above.
 		case held != nil && (unknown || IsKind(err, Lost) || isCode(err, wire.Code_OWNERSHIP_LOST)):
 			if l.has(held) {
 				return 0, &Fault{Kind: Lost}

@@ -162,6 +162,29 @@ func TestSharedTenure_ReleasedThenExpired(t *testing.T) {
 	})
 }
 
+// A re-entry that the group applies after a downgrade finds the share, which is not lost.
+func TestDowngrade_BeforeReentry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		defer c.StopRenewing()
+		l := newRWLock(t, c, LockConfig{Reentrant: true, Lease: mustOpen(t, c, time.Hour)})
+		mustWrite(t, l)
+		g.hold()
+		again := calling(t.Context(), l.Acquire)
+		synctest.Wait()
+		downgraded := downgrading(t.Context(), l)
+		synctest.Wait()
+		g.first()
+		g.release()
+		if err := <-downgraded; err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, <-again, OtherMode)
+		mustReleaseShared(t, l)
+		wantReleased(t, g, l)
+	})
+}
+
 // A lease that ends while a hold of an idle tenure begins does not grant it.
 func TestSharedTenure_EndsAsEntered(t *testing.T) {
 	c, g, a, _ := newSharing(t, false)
