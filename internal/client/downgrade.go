@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/conclave-go/conclave/internal/tickets"
@@ -171,7 +172,8 @@ func (l *RWLock) downgraded(h *Hold, d *downgrade, a answer) {
 		h.downgraded.Store(&g)
 		if l.hold == h {
 			l.hold = nil
-			l.shares.holds = append(l.shares.holds, h)
+			// The last one to be released: its caller may wait for its loss.
+			l.shares.holds = slices.Insert(l.shares.holds, 0, h)
 		}
 		l.mu.Unlock()
 	}

@@ -169,7 +169,7 @@ func (s *shares) granted(lease *Lease, r *wire.Reply) error {
 func (s *shares) takeBack() taken {
 	s.lock.mu.Lock()
 	defer s.lock.mu.Unlock()
-	if h := s.lock.hold; h != nil && h.turning.mayHaveTurned() {
+	if h := s.lock.hold; h != nil && s.last() == nil && h.turning.mayHaveTurned() {
 		return s.lock.takeOf(h)
 	}
 	return s.take()

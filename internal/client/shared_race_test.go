@@ -185,6 +185,34 @@ func TestDowngrade_BeforeReentry(t *testing.T) {
 	})
 }
 
+// The channel of a hold that was downgraded is closed at a loss, also if another caller's share was released before.
+func TestDowngrade_LostBesideAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newFake(t)
+		defer c.StopRenewing()
+		lease := mustOpen(t, c, time.Hour)
+		l := newRWLock(t, c, LockConfig{Lease: lease})
+		mustWrite(t, l)
+		ended := l.Lost()
+		read := calling(t.Context(), l.AcquireShared)
+		synctest.Wait()
+		if _, err := l.Downgrade(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-read; err != nil {
+			t.Fatal(err)
+		}
+		mustReleaseShared(t, l)
+		lease.end(endedByGroup(), lost)
+		synctest.Wait()
+		select {
+		case <-ended:
+		default:
+			t.Error("the holder does not learn of the loss")
+		}
+	})
+}
+
 // A lease that ends while a hold of an idle tenure begins does not grant it.
 func TestSharedTenure_EndsAsEntered(t *testing.T) {
 	c, g, a, _ := newSharing(t, false)
