@@ -199,8 +199,14 @@ func (l *Lock) begin(lease *Lease, fence uint64, in *tenure) error {
 	return nil
 }
 
-// takeBack implements target.
-func (l *Lock) takeBack() taken { return l.take() }
+// takeBack implements target. Another call may have downgraded what was granted.
+func (l *Lock) takeBack() taken {
+	t := l.take()
+	if t.hold == nil && l.shares != nil {
+		return l.shares.takeBack()
+	}
+	return t
+}
 
 // wasReleased reports whether the hold was released before it was lost, after the end of its lease.
 func (l *Lock) wasReleased(h *Hold) bool {

@@ -233,3 +233,31 @@ func TestSharedTenure_EndsAsEntered(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A caller leaves whose re-entry was granted and then downgraded, with the hold that it entered: its count is released.
+func TestDowngrade_LeaverOfReentry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		defer c.StopRenewing()
+		l := newRWLock(t, c, LockConfig{Reentrant: true, Lease: mustOpen(t, c, time.Hour)})
+		mustWrite(t, l)
+		g.hold()
+		g.set(func() { g.sent = true })
+		ctx, cancel := context.WithCancel(t.Context())
+		left := calling(atErr{Context: ctx, once: new(sync.Once), do: func() {
+			g.release()
+			if _, err := l.Downgrade(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+		}}, l.Acquire)
+		synctest.Wait()
+		cancel()
+		wantKind(t, <-left, Interrupted)
+		synctest.Wait()
+		if l.Holds() != 1 {
+			t.Errorf("%d holds, want the one that is owed", l.Holds())
+		}
+		mustReleaseShared(t, l)
+		wantReleased(t, g, l)
+	})
+}
