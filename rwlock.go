@@ -45,7 +45,8 @@ type RWLock struct {
 }
 
 // RWLock returns a new handle to the lock of that name, in both modes. The name, the options and the session are as
-// with [Group.FencedLock], except that with [Linger] the lock lingers in shared mode only.
+// with [Group.FencedLock], except that with [Linger] the lock lingers in shared mode only. While it does, a
+// TryLock of this node too is refused the first time, and recalls it.
 //
 // Shared mode and Downgrade fail with ErrUpgradeRequired while a member of the group runs a
 // build that does not know them.
@@ -136,7 +137,7 @@ func (l *RWLock) rlock(ctx context.Context, wait bool, s *span) (uint64, grant, 
 
 func (l *RWLock) downgrade(ctx context.Context, _ bool, s *span) (uint64, grant, error) {
 	f, err := l.handle.Downgrade(ctx, s.trace())
-	return f, shared{l}, err
+	return f, owed{}, err
 }
 
 // exclusive is a grant of the lock.
@@ -148,6 +149,12 @@ func (e exclusive) giveUp() { _ = e.lock.handle.Release(ended(), nil) }
 type shared struct{ lock *RWLock }
 
 func (s shared) giveUp() { _ = s.lock.handle.ReleaseShared(ended(), nil) }
+
+// owed is what Downgrade has changed: the caller had it before, and owes its release also if the
+// tracer ends the goroutine.
+type owed struct{}
+
+func (owed) giveUp() {}
 
 // acquire makes a call that is granted the lock in one of its modes.
 func (l *RWLock) acquire(ctx context.Context, kind CallKind, op string, call func(context.Context, bool, *span) (uint64, grant, error), wait bool) (Fence, error) {

@@ -48,3 +48,34 @@ func TestTracer_EndsGoroutine(t *testing.T) {
 		})
 	}
 }
+
+// What Downgrade has turned was held before the call, so its release is still owed: the goroutine's
+// end releases nothing, and with Do one hold.
+func TestTracer_EndsGoroutineInDowngrade(t *testing.T) {
+	for _, method := range []string{"Event", "End"} {
+		t.Run(method, func(t *testing.T) {
+			var armed atomic.Bool
+			tracer := &faultyTracer{at: method, fault: func() {
+				if armed.CompareAndSwap(true, false) {
+					runtime.Goexit()
+				}
+			}}
+			g := grouptest.Start(t, 1, tracedBy(0, tracer, nil))
+			ctx, l := grouptest.Within(t, time.Minute), g.Nodes[0].RWLock("x")
+			_, err := l.Lock(ctx)
+			grouptest.Must(t, err)
+			armed.Store(true)
+			var all sync.WaitGroup
+			all.Go(func() { _, _ = l.Downgrade(ctx) })
+			all.Wait()
+			armed.Store(false)
+			if n := l.Holds(); n != 1 {
+				t.Fatalf("%d holds after Downgrade", n)
+			}
+			grouptest.Must(t, l.RUnlock(ctx))
+			_, err = l.Lock(ctx)
+			grouptest.Must(t, err)
+			grouptest.Must(t, l.Unlock(ctx))
+		})
+	}
+}
