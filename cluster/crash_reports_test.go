@@ -73,12 +73,14 @@ func (r *reporter) ReportProcess(c fact.CrashReport) []byte {
 
 // crash has member 3 crash, as this one sees it.
 func (r *reporter) crash() {
-	r.connect()
-	r.evidence.Closed(3, wire.ID{3}, crash.Outbound, true)
+	closed := r.connect()
+	closed(true)
 	r.evidence.Dialed(3, true)
 }
 
-func (r *reporter) connect() { r.evidence.Opened(crashedProcess, wire.ID{3}, crash.Outbound) }
+func (r *reporter) connect() (closed func(endedByHost bool)) {
+	return r.evidence.Opened(crashedProcess, wire.ID{3}, crash.Outbound)
+}
 
 func (r *reporter) lead() { r.status.Leader, r.status.Leads = 1, true }
 

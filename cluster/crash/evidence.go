@@ -64,23 +64,26 @@ func NewEvidence(changed func()) *Evidence {
 	return &Evidence{changed: changed, members: make(map[uint64]*connections)}
 }
 
-// Opened notes a connection, whose other end has proved that it is the process.
-func (e *Evidence) Opened(p Process, incarnation wire.ID, side Side) {
+// Opened notes a connection, whose other end has proved that it is the process. closed must be called once when it has
+// ended, with whether the host of the process has ended it.
+func (e *Evidence) Opened(p Process, incarnation wire.ID, side Side) (closed func(endedByHost bool)) {
+	var of *connections
 	e.edit(p.Member, func(c *connections) *connections {
 		if c == nil || c.incarnation != incarnation {
 			c = &connections{boot: p.Boot, incarnation: incarnation}
 		}
 		c.open[side]++
 		c.refused = time.Time{}
+		of = c
 		return c
 	})
+	return func(endedByHost bool) { e.closed(p.Member, of, side, endedByHost) }
 }
 
-// Closed notes that a connection has ended, and whether the host of the process has ended it.
-func (e *Evidence) Closed(member uint64, incarnation wire.ID, side Side, endedByHost bool) {
+func (e *Evidence) closed(member uint64, of *connections, side Side, endedByHost bool) {
 	e.edit(member, func(c *connections) *connections {
-		if c == nil || c.incarnation != incarnation {
-			return c // an earlier process's
+		if c != of {
+			return c // it was an earlier process's, or the member was forgotten meanwhile
 		}
 		c.open[side]--
 		if c.ended[side] = otherwise; endedByHost {

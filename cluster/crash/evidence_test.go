@@ -11,44 +11,53 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// play carries out a sequence of events about member 7 and returns the evidence. An event is
+// player plays events about member 7.
+type player struct {
+	*Evidence
+	open map[string][]func(endedByHost bool) // by the events that have opened them, from the oldest
+}
+
+func newPlayer(changed func()) *player {
+	return &player{NewEvidence(changed), make(map[string][]func(bool))}
+}
+
+// play carries out a sequence of events and returns the evidence. An event is
 //
 //	in, out          a connection from the process, or to it; "in 2" and "out 2" of its second start
-//	-in, -out        it is ended by the host of the process
+//	-in, -out        the oldest one is ended by the host of the process
 //	!in, !out        it is ended otherwise: here, or by a timeout
 //	refused, other   a dial is refused, or has another end
 //	forget
 //	wait             the lifetime of evidence passes
-func play(e *Evidence, events string) string {
+func (p *player) play(events string) string {
 	for event := range strings.SplitSeq(events, ", ") {
 		name, start, _ := strings.Cut(event, " ")
 		boot := uint64(1)
 		if start != "" {
 			boot = 2
 		}
-		incarnation := wire.ID{byte(boot)}
 		side := Inbound
 		if strings.HasSuffix(name, "out") {
 			side = Outbound
 		}
 		switch strings.TrimSuffix(strings.TrimSuffix(name, "in"), "out") {
 		case "":
-			e.Opened(Process{7, boot}, incarnation, side)
-		case "-":
-			e.Closed(7, incarnation, side, true)
-		case "!":
-			e.Closed(7, incarnation, side, false)
+			p.open[event] = append(p.open[event], p.Opened(Process{7, boot}, wire.ID{byte(boot)}, side))
+		case "-", "!":
+			opened := event[1:]
+			p.open[opened][0](name[0] == '-')
+			p.open[opened] = p.open[opened][1:]
 		case "refused", "other":
-			e.Dialed(7, name == "refused")
+			p.Dialed(7, name == "refused")
 		case "forget":
-			e.Forget(7)
+			p.Forget(7)
 		case "wait":
 			time.Sleep(Lifetime)
 		default:
 			panic(event)
 		}
 	}
-	return fmt.Sprint(e.Crashed())
+	return fmt.Sprint(p.Crashed())
 }
 
 func TestEvidence(t *testing.T) {
@@ -82,14 +91,15 @@ func TestEvidence(t *testing.T) {
 		"in, -in, refused, wait, refused":        first,
 		"in, -in, refused, forget":               none,
 		"in, forget, -in, refused":               none,
+		"in, forget, in, -in, refused":           none, // the end of an earlier connection says nothing of a later one
 		"in, -in, forget, refused, out, -out":    none,
 		"in, out, -out, -in, refused, refused":   first,
 		"in, out, -out, refused, -in, refused":   first,
 		"in, out, -out, refused, -in":            none,
-		"out, -out, refused, !in, other, in, in": none,
+		"out, -out, refused, in, !in, other, in": none,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			if got := play(NewEvidence(func() {}), events); got != want {
+			if got := newPlayer(func() {}).play(events); got != want {
 				t.Errorf("%s: %s, want %s", events, got, want)
 			}
 		})
@@ -99,12 +109,12 @@ func TestEvidence(t *testing.T) {
 // A change is reported when there is evidence, and when there is none any more; a repeated refusal is none.
 func TestEvidence_Changed(t *testing.T) {
 	n := 0
-	e := NewEvidence(func() { n++ })
+	p := newPlayer(func() { n++ })
 	for _, row := range []struct {
 		events string
 		want   int
 	}{{"in, out, -in, -out", 0}, {"refused", 1}, {"refused", 1}, {"other", 2}, {"other", 2}, {"refused", 3}, {"in 2", 4}, {"-in 2, refused, forget", 6}} {
-		if play(e, row.events); n != row.want {
+		if p.play(row.events); n != row.want {
 			t.Errorf("%s: %d changes, want %d", row.events, n, row.want)
 		}
 	}
@@ -113,10 +123,11 @@ func TestEvidence_Changed(t *testing.T) {
 func TestEvidence_Connected(t *testing.T) {
 	for events, want := range map[string][]bool{ // the first start, the second
 		"other": {false, false}, "in": {true, false}, "out": {true, false}, "in, -in": {false, false}, "in, out, -in": {true, false}, "in, in 2": {false, true},
+		"in, forget, in, -in": {true, false},
 	} {
-		e := NewEvidence(func() {})
-		play(e, events)
-		if got := []bool{e.Connected(Process{7, 1}), e.Connected(Process{7, 2})}; !slices.Equal(got, want) {
+		p := newPlayer(func() {})
+		p.play(events)
+		if got := []bool{p.Connected(Process{7, 1}), p.Connected(Process{7, 2})}; !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", events, got, want)
 		}
 	}

@@ -30,15 +30,14 @@ func (t *Transport) servePeer(c *conn, h *hello) {
 		}
 		in.reported = older.reported && older.incarnation == in.incarnation
 	}
-	process := crash.Process{Member: h.Member, Boot: h.Boot}
 	err := ErrUnknownPeer // removed since its hello, when RemovePeer could not find in yet
 	if t.peers.isMember(h.Member) {
 		in.reported = true
-		t.cfg.Crashes.Opened(process, h.Incarnation, crash.Inbound)
+		closed := t.cfg.Crashes.Opened(crash.Process{Member: h.Member, Boot: h.Boot}, h.Incarnation, crash.Inbound)
 		t.Redial(h.Member) // it is up, so it can be dialed
 		t.cfg.Handler.PeerConnected(h.Member, h.Advertise, h.Name)
 		err = t.readFrames(c, h.Member)
-		t.cfg.Crashes.Closed(h.Member, h.Incarnation, crash.Inbound, c.endedByHost())
+		closed(c.endedByHost())
 	}
 	_ = c.Close()
 	if t.peers.isLost(h.Member, in) && in.reported {

@@ -102,17 +102,16 @@ func (p *peer) connectOnce() error {
 	p.mu.Unlock()
 
 	c, err := p.table.dial(ctx, Target{Addr: addr, Member: p.member, Advertised: true}, wire.Kind_PEER)
-	crashes := p.table.cfg.Crashes
 	if err != nil {
 		if refused := p.table.refused(ctx, addr, err); p.isAt(addr) {
-			crashes.Dialed(p.member, refused)
+			p.table.cfg.Crashes.Dialed(p.member, refused)
 		}
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	crashes.Opened(crash.Process{Member: p.member, Boot: c.from.Boot}, c.from.Incarnation, crash.Outbound)
-	defer func() { crashes.Closed(p.member, c.from.Incarnation, crash.Outbound, c.endedByHost()) }()
+	closed := p.table.cfg.Crashes.Opened(crash.Process{Member: p.member, Boot: c.from.Boot}, c.from.Incarnation, crash.Outbound)
+	defer func() { closed(c.endedByHost()) }()
 	return p.serve(newStream(c, p.table.cfg.Timing, p.table.cfg.Limits.Frame))
 }
 
