@@ -103,9 +103,7 @@ func (p *peer) connectOnce() error {
 
 	c, err := p.table.dial(ctx, Target{Addr: addr, Member: p.member, Advertised: true}, wire.Kind_PEER)
 	if err != nil {
-		if refused := p.table.refused(ctx, addr, err); p.isAt(addr) {
-			p.table.cfg.Crashes.Dialed(p.member, refused)
-		}
+		p.noteDial(addr, p.table.refused(ctx, addr, err))
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
@@ -115,11 +113,13 @@ func (p *peer) connectOnce() error {
 	return p.serve(newStream(c, p.table.cfg.Timing, p.table.cfg.Limits.Frame))
 }
 
-// isAt reports whether addr is the member's address.
-func (p *peer) isAt(addr string) bool {
+// noteDial notes whether a dial was refused, if addr is the member's address still.
+func (p *peer) noteDial(addr string, refused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.addr == addr
+	if p.addr == addr {
+		p.table.cfg.Crashes.Dialed(p.member, refused)
+	}
 }
 
 // serve writes the queue to the stream. The peer sends only keep-alives back;
