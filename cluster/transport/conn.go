@@ -111,11 +111,7 @@ type network struct {
 
 // dial connects, without a handshake.
 func (n network) dial(ctx context.Context, to Target, track func(net.Conn) (*conn, bool)) (*conn, error) {
-	dial := n.dialer
-	if dial == nil {
-		dial = n.dialTCP
-	}
-	raw, err := dial(ctx, to.Addr)
+	raw, err := n.dialAddr(ctx, to.Addr)
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +127,14 @@ func (n network) dial(ctx context.Context, to Target, track func(net.Conn) (*con
 		c.Conn = tls.Client(raw, n.tls.clientFor(to.certificateHost()))
 	}
 	return c, nil
+}
+
+// dialAddr connects to an address, by whatever means the application has chosen.
+func (n network) dialAddr(ctx context.Context, addr string) (net.Conn, error) {
+	if n.dialer != nil {
+		return n.dialer(ctx, addr)
+	}
+	return n.dialTCP(ctx, addr)
 }
 
 // dialTCP refuses a forbidden address before it sends the first packet.
@@ -166,12 +170,8 @@ func (n network) allRefuse(ctx context.Context, addr string) bool {
 	if err != nil {
 		return false
 	}
-	dial := n.dialer
-	if dial == nil {
-		dial = n.dialTCP
-	}
 	for _, to := range targets {
-		c, err := dial(ctx, to.Addr)
+		c, err := n.dialAddr(ctx, to.Addr)
 		if err == nil {
 			_ = c.Close() // it was not refused, which is all that was asked
 		}
