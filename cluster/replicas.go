@@ -117,7 +117,7 @@ func (m *Member) listsChanged() {
 // Frame implements transport.Handler; it runs on the peer's reader.
 func (m *Member) Frame(from uint64, f *wire.Frame) {
 	if body := f.GetCrashEvidence(); body != nil {
-		m.replica.Enqueue(func(*core.Core) { m.crashes.receive(from, body) }, false)
+		m.replica.Enqueue(func(*core.Core) { m.crashes.receive(from, body) }, replica.IsLarge(f))
 		return
 	}
 	if body := f.GetMembership(); body != nil {

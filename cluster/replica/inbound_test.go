@@ -60,6 +60,9 @@ func TestIsLarge(t *testing.T) {
 		return &wire.Frame{Body: &wire.Frame_Submission{Submission: s}}
 	}
 	members := &wire.Membership{Members: make([]*wire.VouchedMember, 2000)}
+	evidence := func(processes int) *wire.Frame {
+		return &wire.Frame{Body: &wire.Frame_CrashEvidence{CrashEvidence: &wire.CrashEvidence{Processes: make([]*wire.CrashedProcess, processes)}}}
+	}
 	for name, row := range map[string]struct {
 		f    *wire.Frame
 		want bool
@@ -70,6 +73,8 @@ func TestIsLarge(t *testing.T) {
 		"many empty calls": {calls(2000, 0), true},
 		"a large call":     {calls(1, 512<<10), true},
 		"many members":     {&wire.Frame{Body: &wire.Frame_Membership{Membership: members}}, true},
+		"many processes":   {evidence(2000), true},
+		"128 processes":    {evidence(128), false},
 		"a digest":         {&wire.Frame{Body: &wire.Frame_Digest{}}, false},
 	} {
 		if got := IsLarge(row.f); got != row.want {

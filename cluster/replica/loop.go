@@ -165,8 +165,9 @@ func IsLarge(f *wire.Frame) bool {
 	for _, c := range f.GetSubmission().GetCalls() {
 		n += len(c.GetCommand())
 	}
-	const entry = 256 // bytes, of a call or of a member that is vouched for
-	return n+entry*max(len(f.GetSubmission().GetCalls()), len(f.GetMembership().GetMembers())) >= largeFrame
+	const entry = 256 // bytes, of a call, of a member that is vouched for, or of a process
+	lists := max(len(f.GetSubmission().GetCalls()), len(f.GetMembership().GetMembers()), len(f.GetCrashEvidence().GetProcesses()))
+	return n+entry*lists >= largeFrame
 }
 
 // Enqueue queues an event of a member for the loop, and blocks while the queue is full. Of the
