@@ -26,7 +26,7 @@ type Core struct {
 	checkpoints
 	truncation
 	snapshotSending
-	cfg          Config
+	heartbeat    time.Duration // between two calls of Tick
 	machine      Machine
 	clock        groupClock
 	reads        reads
@@ -76,11 +76,11 @@ func New(cfg Config) (*Core, error) {
 		return nil, err
 	}
 	c := &Core{
-		raftNode: node,
-		cfg:      cfg,
-		machine:  cfg.Machine,
-		clock:    groupClock{cap: 2 * cfg.Tick},
-		metrics:  newMetrics(),
+		raftNode:  node,
+		heartbeat: cfg.Tick,
+		machine:   cfg.Machine,
+		clock:     groupClock{cap: 2 * cfg.Tick},
+		metrics:   newMetrics(),
 	}
 	applied := cfg.Log.Applied()
 	c.elections = elections{raftNode: &c.raftNode, peers: &c.peers, rand: cfg.Rand}
@@ -143,7 +143,7 @@ func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 		}
 	}
 	if p := c.peers.byID[from]; p != nil {
-		p.heard(c.ticks, uint64(c.cfg.ElectionTicks))
+		p.heard(c.ticks, c.electionTicks)
 	}
 	if m.GetType() == raftpb.MsgSnap {
 		return refuse("snapshot outside of a snapshot connection")

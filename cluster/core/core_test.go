@@ -102,7 +102,7 @@ func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
 // the limit.
 func TestSubmit_LimitOfCalls(t *testing.T) {
 	r := newRig(t)
-	for i := range r.cfg.MaxCalls {
+	for i := range r.maxCalls {
 		c := new(quietCall)
 		if r.Submit([]byte{1}, c, false); c.fails > 0 {
 			t.Fatalf("call %d: %v", i, c.failed)

@@ -11,5 +11,5 @@
 // What has state of its own is a type, which takes raft's node (raft_node.go) and what else
 // it needs as values, and never the Core: calls, reads, elections, leadershipTransfers,
 // reconciler, commitNotices, arbitration, checkpoints, truncation, snapshotSending,
-// installation and proposals. Core embeds those whose methods are events.
+// installation, proposals and attachedClients. Core embeds those whose methods are events.
 package core

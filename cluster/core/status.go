@@ -85,7 +85,7 @@ func (c *Core) Peers() map[uint64]PeerProgress {
 // HearsLeader reports whether this member leads, or knows a leader and has heard from it within
 // two election timeouts. One that never campaigns keeps a leader that it does not hear.
 func (c *Core) HearsLeader() bool {
-	return c.isLeader() || c.role.Lead != raft.None && c.ticks-c.peers.heardAt(c.role.Lead) <= 2*uint64(c.cfg.ElectionTicks)
+	return c.isLeader() || c.role.Lead != raft.None && c.ticks-c.peers.heardAt(c.role.Lead) <= 2*c.electionTicks
 }
 
 // Status returns the progress up to the last Take. It is cheap.
@@ -108,7 +108,7 @@ func (c *Core) Status() Status {
 
 func (c *Core) stalled() (d time.Duration) {
 	if len(c.disk.batch) > 0 {
-		d = time.Duration(c.ticks-c.disk.began) * c.cfg.Tick
+		d = time.Duration(c.ticks-c.disk.began) * c.heartbeat
 	}
 	return max(d, c.proposals.longest(c.now))
 }
