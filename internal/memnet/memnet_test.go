@@ -220,11 +220,7 @@ func TestRefuse_BothDirections(t *testing.T) {
 				p.t.Errorf("dialled: %v", err)
 			}
 			p.Accept(member)
-			near, err := p.Dial(p.t.Context(), 0, addr)
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			near.Close()
+			p.near, p.far = p.connect() // for the other member to break
 		}
 	})
 }
