@@ -54,7 +54,7 @@ func (s CheckState) String() string {
 }
 
 // RegisterCheck registers a check of this member, in the state passing. Its name is 1
-// to 512 bytes of UTF-8 without NUL, and not "gossip", which is built in. With a ttl of
+// to 512 bytes of UTF-8 without NUL, and neither "gossip" nor "process", which are built in. With a ttl of
 // 1 s to 24 h it becomes critical if neither Pass nor Warn was called for that long;
 // with 0 it keeps its state. A check of that name, perhaps of an earlier process of
 // this member, continues with the new ttl, as passing.
