@@ -68,6 +68,7 @@ func TestLoad_RefusesEachViolationOfShares(t *testing.T) {
 		{"a share of a lock under a lock-delay", "hy\x00" + be(12), soundShare(&wire.ShareState{Holds: 1, Fence: 12})},
 		{"a shared waiter for an election", "wex\x00" + be(8), soundWaiter(&wire.WaiterState{Shared: true})},
 		{"a shared waiter for permits", "wSx\x00" + be(8), soundWaiter(&wire.WaiterState{Shared: true, Permits: 1})},
+		{"a shared waiter for a lock without a name", "wl\x00" + be(8), soundWaiter(&wire.WaiterState{Shared: true})},
 		{"an exclusive waiter for a lock that is free", "wlz\x00" + be(8), soundWaiter(&wire.WaiterState{})},
 	} {
 		t.Run(row.name, func(t *testing.T) {

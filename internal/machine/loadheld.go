@@ -116,7 +116,7 @@ func (ld *loader) waiter(rest string, value []byte) error {
 		return err
 	}
 	of, position, ok := number(rest)
-	if !ok || of == "" {
+	if !ok || len(of) < 2 { // a kind and a name
 		return errShape
 	}
 	w := &waiter{
