@@ -103,23 +103,23 @@ func largeState(t *testing.T, n int) *driver {
 	d.many(n/3, func(int) *wire.Command { return growthAcquire(smallID, 1, true) })
 	d.do(closeCommand(smallID)) // delayed for long
 	d.many(min(n/10, MaxSessions/4), func(i int) *wire.Command { return openCommand(numberedID(uint64(i)), MaxTTL, 0) })
-	d.leaveUnclaimed(n / 10)
+	d.leaveUnclaimed(n/10, func(int) *wire.Command { return growthAcquire(attachedID, 1, true) })
 	d.many(min(n/10, 10_000), func(int) *wire.Command { return lockCommand("many/0", manyID, 2) })
 	return d
 }
 
-// leaveUnclaimed attaches a session with n permits of a process that has ended.
-func (d *driver) leaveUnclaimed(n int) {
+// leaveUnclaimed attaches a session with what n commands have acquired for a process that has ended.
+func (d *driver) leaveUnclaimed(n int, command func(i int) *wire.Command) {
 	p := &driver{tb: d.tb, m: d.m, disk: d.disk, inc: wire.ID{3}, index: d.index}
 	p.do(upToDate(registerCommand(3, MaxTTL)))
 	p.do(openCommand(attachedID, 0, 0))
-	p.many(n, func(int) *wire.Command { return growthAcquire(attachedID, 1, true) })
+	p.many(n, command)
 	p.do(&wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}})
 	d.index = p.index
 	before := d.m.visits.Total()
 	d.want(wire.Code_OK, d.do(attachCommand(attachedID)))
 	if visits := d.m.visits.Total() - before; visits > allowedVisits(n) {
-		d.tb.Errorf("AttachSession of %d permits looks at %d elements", n, visits)
+		d.tb.Errorf("AttachSession of %d holds looks at %d elements", n, visits)
 	}
 }
 

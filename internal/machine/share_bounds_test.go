@@ -28,21 +28,11 @@ func TestShare_RecalledBehindPortion(t *testing.T) {
 // all of them lingering.
 func newLeft(tb testing.TB, n int, locks ...string) (d *driver, other wire.ID) {
 	d, other = newSharing(tb)
-	p := &driver{tb: tb, m: d.m, disk: d.disk, inc: wire.ID{3}, index: d.index}
-	register := registerCommand(3, MaxTTL)
-	register.GetRegister().FeatureLevel = wire.LevelShared
-	p.want(wire.Code_OK, p.do(register))
-	p.want(wire.Code_OK, p.do(openCommand(attachedID, 0, 0)))
-	for _, name := range locks {
-		p.many(n, func(i int) *wire.Command {
-			c := shareCommand(name, attachedID, uint64(i), false)
-			c.GetLock().Lingering = true
-			return c
-		})
-	}
-	p.do(&wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}})
-	d.index = p.index
-	d.want(wire.Code_OK, d.do(attachCommand(attachedID)))
+	d.leaveUnclaimed(n*len(locks), func(i int) *wire.Command {
+		c := shareCommand(locks[i/n], attachedID, uint64(i), false)
+		c.GetLock().Lingering = true
+		return c
+	})
 	return d, other
 }
 

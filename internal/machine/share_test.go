@@ -201,10 +201,8 @@ func TestShare_DeadReaderExpires(t *testing.T) {
 	d, s := newSharing(t)
 	d.want(wire.Code_OK, d.do(shareCommand("x", s, 1, false)))
 	dead := &driver{tb: t, m: d.m, disk: d.disk, inc: wire.ID{7}, index: d.index}
-	register := registerCommand(7, 10*second)
-	register.GetRegister().FeatureLevel = wire.LevelShared
 	u := makeID("u")
-	dead.want(wire.Code_OK, dead.do(register))
+	dead.want(wire.Code_OK, dead.do(upToDate(registerCommand(7, 10*second))))
 	dead.want(wire.Code_OK, dead.do(openCommand(u, 10*second, 5*second)))
 	dead.want(wire.Code_OK, dead.do(shareCommand("x", u, 1, false)))
 	d.index = dead.index
@@ -241,15 +239,7 @@ func TestGrowth_Shares(t *testing.T) {
 	d.many(n/2, func(i int) *wire.Command { return shareCommand("x", s, uint64(i), false) })
 	d.many(10_000, func(i int) *wire.Command { return shareCommand(fmt.Sprint("y", i), s, 1, false) })
 	d.want(wire.Code_OK, d.do(openCommand(idleID, MaxTTL, 2*second)))
-	p := &driver{tb: t, m: d.m, disk: d.disk, inc: wire.ID{3}, index: d.index}
-	register := registerCommand(3, MaxTTL)
-	register.GetRegister().FeatureLevel = wire.LevelShared
-	p.want(wire.Code_OK, p.do(register))
-	p.want(wire.Code_OK, p.do(openCommand(attachedID, 0, 0)))
-	p.many(n/2, func(i int) *wire.Command { return shareCommand("x", attachedID, uint64(i), false) })
-	p.do(&wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}})
-	d.index = p.index
-	d.want(wire.Code_OK, d.do(attachCommand(attachedID)))
+	d.leaveUnclaimed(n/2, func(i int) *wire.Command { return shareCommand("x", attachedID, uint64(i), false) })
 	number := func() uint64 { return d.m.fence() }
 	for _, step := range []growthStep{
 		{"a share that is claimed", 1, func(d *driver) { d.want(wire.Code_OK, d.do(shareCommand("x", attachedID, 1, false))) }},
