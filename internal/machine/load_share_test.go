@@ -109,16 +109,7 @@ func TestLoad_AcceptsBoundsOfShares(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			d := sharedDisk()
 			d[row.key] = row.value
-			m, err := Load(d.pairs())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := audit(m); err != nil {
-				t.Error(err)
-			}
-			if !d.equal(dump(m)) {
-				t.Error("another state was loaded than was stored")
-			}
+			checkLoad(t, d, "")
 		})
 	}
 }
