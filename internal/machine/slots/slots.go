@@ -5,6 +5,7 @@ package slots
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/google/btree"
 
@@ -110,7 +111,8 @@ func (x *Numbers) Take(v *Space, session string, n int, limit uint32) []uint32 {
 			v.forget(f)
 		}
 	}
-	return sorted(numbers)
+	slices.Sort(numbers)
+	return numbers
 }
 
 // preferred returns the free numbers below limit that a session of that name had last, n at most.

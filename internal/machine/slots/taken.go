@@ -2,7 +2,6 @@ package slots
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/google/btree"
 
@@ -105,10 +104,4 @@ func Valid(numbers []uint32, limit uint32) bool {
 		}
 	}
 	return true
-}
-
-// sorted sorts and returns the numbers.
-func sorted(numbers []uint32) []uint32 {
-	slices.Sort(numbers)
-	return numbers
 }
