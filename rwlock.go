@@ -137,7 +137,7 @@ func (l *RWLock) rlock(ctx context.Context, wait bool, s *span) (uint64, grant, 
 
 func (l *RWLock) downgrade(ctx context.Context, _ bool, s *span) (uint64, grant, error) {
 	f, err := l.handle.Downgrade(ctx, s.trace())
-	return f, owed{}, err
+	return f, nil, err // the caller had it before, and owes its release also if the tracer ends the goroutine
 }
 
 // exclusive is a grant of the lock.
@@ -149,12 +149,6 @@ func (e exclusive) giveUp() { _ = e.lock.handle.Release(ended(), nil) }
 type shared struct{ lock *RWLock }
 
 func (s shared) giveUp() { _ = s.lock.handle.ReleaseShared(ended(), nil) }
-
-// owed is what Downgrade has changed: the caller had it before, and owes its release also if the
-// tracer ends the goroutine.
-type owed struct{}
-
-func (owed) giveUp() {}
 
 // acquire makes a call that is granted the lock in one of its modes.
 func (l *RWLock) acquire(ctx context.Context, kind CallKind, op string, call func(context.Context, bool, *span) (uint64, grant, error), wait bool) (Fence, error) {
