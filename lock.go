@@ -299,13 +299,19 @@ func (l *FencedLock) Lost() <-chan struct{} { return l.handle.Lost() }
 // the release failed otherwise, with the error of Unlock. Do waits for the release even if ctx
 // is done, at most until the session's deadline if it has one. With [Linger] there is no
 // release to wait for.
-func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context, fence Fence) error) (err error) {
+func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context, fence Fence) error) error {
 	fence, err := l.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = joined(err, l.Unlock(context.WithoutCancel(ctx))) }()
-	held, stop := client.WithLoss(ctx, l.Lost(), ErrLockOwnershipLost)
+	return holding(ctx, fence, l.Lost(), l.Unlock, f)
+}
+
+// holding runs f while something is held with the fence, and releases it afterwards.
+func holding(ctx context.Context, fence Fence, lost <-chan struct{}, release func(context.Context) error,
+	f func(ctx context.Context, fence Fence) error) (err error) {
+	defer func() { err = joined(err, release(context.WithoutCancel(ctx))) }()
+	held, stop := client.WithLoss(ctx, lost, ErrLockOwnershipLost)
 	defer stop()
 	return f(ContextWithFence(held, fence), fence)
 }

@@ -236,24 +236,20 @@ func (l *RWLock) Lost() <-chan struct{} { return l.handle.Lost() }
 // Do runs f while it holds the lock exclusively, as [FencedLock.Do] does. If f calls Downgrade, Do releases
 // the shared hold.
 func (l *RWLock) Do(ctx context.Context, f func(ctx context.Context, fence Fence) error) error {
-	return l.do(ctx, l.Lock, l.unlockEither, f)
+	fence, err := l.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return holding(ctx, fence, l.Lost(), l.unlockEither, f)
 }
 
 // RDo runs f while it holds the lock shared, and is otherwise like [FencedLock.Do].
 func (l *RWLock) RDo(ctx context.Context, f func(ctx context.Context, fence Fence) error) error {
-	return l.do(ctx, l.RLock, l.RUnlock, f)
-}
-
-func (l *RWLock) do(ctx context.Context, lock func(context.Context) (Fence, error), unlock func(context.Context) error,
-	f func(ctx context.Context, fence Fence) error) (err error) {
-	fence, err := lock(ctx)
+	fence, err := l.RLock(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = joined(err, unlock(context.WithoutCancel(ctx))) }()
-	held, stop := client.WithLoss(ctx, l.Lost(), ErrLockOwnershipLost)
-	defer stop()
-	return f(ContextWithFence(held, fence), fence)
+	return holding(ctx, fence, l.Lost(), l.RUnlock, f)
 }
 
 // unlockEither releases an exclusive hold, or what Downgrade has made of it.

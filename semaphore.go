@@ -226,16 +226,12 @@ func (s *Semaphore) request(ctx context.Context, n int, limit uint32, wait bool,
 // error as it is. If the permits were lost meanwhile, that is joined with ErrLockOwnershipLost,
 // and if the release failed otherwise, with the error of Release. Do waits for the release even
 // if ctx is done, at most until the session's deadline if it has one.
-func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context, fence Fence) error) (err error) {
+func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context, fence Fence) error) error {
 	p, err := s.Acquire(ctx, n)
 	if err != nil {
 		return err
 	}
-	defer func() { err = joined(err, p.Release(context.WithoutCancel(ctx))) }()
-	held, stop := client.WithLoss(ctx, p.Lost(), ErrLockOwnershipLost)
-	defer stop()
-	fence := Fence(p.permit.GrantedFence())
-	return f(ContextWithFence(held, fence), fence)
+	return holding(ctx, Fence(p.permit.GrantedFence()), p.Lost(), p.Release, f)
 }
 
 // Resize changes the limit for all users, and for this handle, whatever it was. Other
