@@ -77,15 +77,7 @@ func (a *acquisition) run(ctx context.Context, cmd *wire.Command, tr *Trace) (fe
 	if tr == nil {
 		return a.wait(ctx, nil)
 	}
-	returned := false
-	defer func() {
-		if !returned { // the tracer has ended the goroutine
-			_ = a.abandon(errLeaseEnded) // there is no caller
-		}
-	}()
-	fence, err = a.wait(ctx, tr)
-	returned = true
-	return fence, err
+	return orLeave(func() (uint64, error) { return a.wait(ctx, tr) }, a.abandon)
 }
 
 func (a *acquisition) wait(ctx context.Context, tr *Trace) (fence uint64, err error) {

@@ -80,15 +80,11 @@ func (k *keeper) sharedOver(t *sharedTenure) {
 
 // await waits for the result of a request.
 func (t *sharedTenure) await(ctx context.Context, r *sharedRequest, tr *Trace) (uint64, error) {
-	returned := false
-	defer func() {
-		if !returned { // the tracer has ended the goroutine
-			_ = t.leave(ctx, r, errLeaseEnded) // there is no caller
-		}
-	}()
-	fence, err := t.awaitTraced(ctx, r, tr)
-	returned = true
-	return fence, err
+	if tr == nil {
+		return t.awaitTraced(ctx, r, nil)
+	}
+	return orLeave(func() (uint64, error) { return t.awaitTraced(ctx, r, tr) },
+		func(why error) error { return t.leave(ctx, r, why) })
 }
 
 func (t *sharedTenure) awaitTraced(ctx context.Context, r *sharedRequest, tr *Trace) (uint64, error) {

@@ -236,15 +236,8 @@ func (t *tenure) await(ctx context.Context, p *linger.Place[*keptRequest], tr *T
 	if tr == nil {
 		return t.awaitTraced(ctx, p, nil)
 	}
-	returned := false
-	defer func() {
-		if !returned { // the tracer has ended the goroutine
-			_ = t.leave(ctx, p, errLeaseEnded) // there is no caller
-		}
-	}()
-	fence, err = t.awaitTraced(ctx, p, tr)
-	returned = true
-	return fence, err
+	return orLeave(func() (uint64, error) { return t.awaitTraced(ctx, p, tr) },
+		func(why error) error { return t.leave(ctx, p, why) })
 }
 
 func (t *tenure) awaitTraced(ctx context.Context, p *linger.Place[*keptRequest], tr *Trace) (uint64, error) {

@@ -72,3 +72,16 @@ func (c *commands) traced(cmd *wire.Command, id []byte) *wire.Command {
 	}
 	return cmd
 }
+
+// orLeave waits, and leaves if the tracer ends the goroutine meanwhile: there is no caller then.
+func orLeave(wait func() (uint64, error), leave func(why error) error) (fence uint64, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = leave(errLeaseEnded)
+		}
+	}()
+	fence, err = wait()
+	returned = true
+	return fence, err
+}
