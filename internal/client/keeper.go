@@ -127,18 +127,78 @@ func (k *keeper) of(name string) *kept {
 	return n
 }
 
+// keptTenure is what a tenure is in either mode: a hold of this process, which it has requested from the group.
+type keptTenure struct {
+	keeper *keeper
+	name   string
+	number uint64             // of its handle
+	cancel context.CancelFunc // of its request
+	asked  *acquisition       // the request; its mu is not taken while keeper.mu is held
+	ended  chan struct{}      // closed when the request has a result
+	err    error              // valid once ended is closed: why it failed
+}
+
+// begin begins to request the lock for a new tenure, which request does. k.mu is held.
+func (t *keptTenure) begin(k *keeper, name string, as target, request func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.keeper, t.name, t.number, t.cancel, t.ended = k, name, k.lease.client.handles.Add(1), cancel, make(chan struct{})
+	t.asked = newAcquisition(as, k.lease)
+	k.used.Store(true)
+	k.lease.client.requests.start(func() { request(ctx) })
+}
+
+// run submits the request and waits for its result.
+func (t *keptTenure) run(ctx context.Context, wait, shared bool, queued func(*wire.Reply)) error {
+	_, t.err = t.asked.run(ctx, &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
+		Name: t.name, Session: t.keeper.lease.id[:], Handle: t.number, Wait: wait, Lingering: true, Shared: shared,
+	}}}, &Trace{Queued: queued})
+	t.cancel()
+	close(t.ended)
+	return t.err
+}
+
+// interrupted returns the error of a caller that leaves for that reason before the tenure was granted. The last one withdraws
+// the request.
+func (t *keptTenure) interrupted(ctx context.Context, last bool, why error) error {
+	if last {
+		t.cancel()
+		<-t.ended
+	}
+	if ctx.Err() == nil {
+		return why
+	}
+	if last && IsKind(t.err, Unavailable) || !last && !t.asked.answered() {
+		return t.keeper.lease.client.unavailable(ctx)
+	}
+	return why
+}
+
+// takeBack implements target. A tenure that was granted goes on without the request.
+func (t *keptTenure) takeBack() taken { return taken{} }
+
+func (t *keptTenure) semaphore() string { return "" }
+
+// undoing implements target.
+func (t *keptTenure) undoing() (done func()) {
+	t.keeper.mu.Lock()
+	defer t.keeper.mu.Unlock()
+	return t.keeper.undoing(t.name)
+}
+
+// releaseCommand implements target.
+func (t *keptTenure) releaseCommand(lease *Lease, g grant) *wire.Command {
+	return unlockCommand(t.name, lease, t.number, g, false)
+}
+
 // request begins to request the lock for a new tenure. Newcomers join one whose request
 // waits; another one may be refused, and admits them once it was granted. k.mu is held.
 func (k *keeper) request(name string, n *kept, wait bool) *tenure {
-	ctx, cancel := context.WithCancel(context.Background())
-	t := &tenure{keeper: k, name: name, number: k.lease.client.handles.Add(1), cancel: cancel, ended: make(chan struct{})}
-	t.asked = newAcquisition(t, k.lease)
-	k.used.Store(true)
+	t := new(tenure)
 	n.tenures = append(n.tenures, t)
 	if wait {
 		n.open = t
 	}
-	k.lease.client.requests.start(func() { t.request(ctx, wait) })
+	t.begin(k, name, t, func(ctx context.Context) { t.request(ctx, wait) })
 	return t
 }
 

@@ -333,9 +333,11 @@ func (l *Lock) lockCommand(lease *Lease, held *Hold, w wanted) *wire.Command {
 }
 
 func (l *Lock) releaseCommand(lease *Lease, g grant) *wire.Command {
-	cmd := &wire.Unlock{
-		Name: l.name, Session: lease.id[:], Handle: l.number, Election: l.space == wire.Space_ELECTION, Share: g.share,
-	}
+	return unlockCommand(l.name, lease, l.number, g, l.space == wire.Space_ELECTION)
+}
+
+func unlockCommand(name string, lease *Lease, handle uint64, g grant, election bool) *wire.Command {
+	cmd := &wire.Unlock{Name: name, Session: lease.id[:], Handle: handle, Election: election, Share: g.share}
 	if g.share == 0 {
 		cmd.Fence = g.fence
 	}

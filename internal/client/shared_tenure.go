@@ -19,13 +19,7 @@ import (
 // From close on no newcomer is admitted, so that the share ends although there are always
 // holders. In the group it has a handle of its own.
 type sharedTenure struct {
-	keeper *keeper
-	name   string
-	number uint64             // of its handle
-	cancel context.CancelFunc // of its request
-	asked  *acquisition       // the request; its mu is not taken while keeper.mu is held
-	ended  chan struct{}      // closed when the request has a result
-	err    error              // valid once ended is closed: why it failed
+	keptTenure
 
 	// Guarded by keeper.mu.
 	grant              // of the group; valid once it is kept
@@ -59,13 +53,7 @@ type sharedRequest struct {
 
 // request requests the share for the tenure.
 func (t *sharedTenure) request(ctx context.Context, wait bool) {
-	lease := t.keeper.lease
-	_, err := t.asked.run(ctx, &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
-		Name: t.name, Session: lease.id[:], Handle: t.number, Wait: wait, Lingering: true, Shared: true,
-	}}}, &Trace{Queued: t.queued})
-	t.cancel()
-	t.err = err
-	close(t.ended)
+	err := t.run(ctx, wait, true, t.queued)
 	if err == nil {
 		return
 	}
@@ -196,25 +184,6 @@ func (t *sharedTenure) retire() {
 		}
 		return p.retired
 	})
-}
-
-// takeBack implements target. A tenure that was granted goes on without the request.
-func (t *sharedTenure) takeBack() taken { return taken{} }
-
-func (t *sharedTenure) semaphore() string { return "" }
-
-// undoing implements target.
-func (t *sharedTenure) undoing() (done func()) {
-	t.keeper.mu.Lock()
-	defer t.keeper.mu.Unlock()
-	return t.keeper.undoing(t.name)
-}
-
-// releaseCommand implements target.
-func (t *sharedTenure) releaseCommand(lease *Lease, g grant) *wire.Command {
-	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
-		Name: t.name, Session: lease.id[:], Handle: t.number, Share: g.share,
-	}}}
 }
 
 // close admits no newcomers any more. keeper.mu is held.

@@ -53,18 +53,12 @@ func (k *keeper) share(ctx context.Context, s *shares, own *Hold, wait bool, tr 
 
 // requestShared is request for a shared tenure. k.mu is held.
 func (k *keeper) requestShared(name string, n *kept, wait bool) *sharedTenure {
-	ctx, cancel := context.WithCancel(context.Background())
-	t := &sharedTenure{
-		keeper: k, name: name, number: k.lease.client.handles.Add(1), cancel: cancel, ended: make(chan struct{}),
-		waiting: make(map[*sharedRequest]struct{}),
-	}
-	t.asked = newAcquisition(t, k.lease)
-	k.used.Store(true)
+	t := &sharedTenure{waiting: make(map[*sharedRequest]struct{})}
 	n.sharedTenures = append(n.sharedTenures, t)
 	if wait {
 		n.shared = t
 	}
-	k.lease.client.requests.start(func() { t.request(ctx, wait) })
+	t.begin(k, name, t, func(ctx context.Context) { t.request(ctx, wait) })
 	return t
 }
 
@@ -129,18 +123,7 @@ func (t *sharedTenure) leave(ctx context.Context, r *sharedRequest, why error) e
 		t.close()
 	}
 	t.keeper.mu.Unlock()
-	if last {
-		t.cancel()
-		<-t.ended
-	}
-	if ctx.Err() == nil {
-		return why
-	}
-	client := t.keeper.lease.client
-	if last && IsKind(t.err, Unavailable) || !last && !t.asked.answered() {
-		return client.unavailable(ctx)
-	}
-	return why
+	return t.interrupted(ctx, last, why)
 }
 
 // leave releases a hold, and reports whether there was one.

@@ -11,13 +11,7 @@ import (
 // tenure is a tenure of this process (see package linger). In the group it has a handle
 // of its own; here its owners are handles of the lease.
 type tenure struct {
-	keeper *keeper
-	name   string
-	number uint64             // of its handle
-	cancel context.CancelFunc // of its request
-	asked  *acquisition       // the request; its mu is not taken while keeper.mu is held
-	ended  chan struct{}      // closed when the request has a result
-	err    error              // valid once ended is closed: why it failed
+	keptTenure
 
 	// Guarded by keeper.mu.
 	linger.Tenure[*keptRequest]
@@ -55,13 +49,7 @@ func newPlace(r keptRequest) *linger.Place[*keptRequest] {
 
 // request requests the lock for the tenure.
 func (t *tenure) request(ctx context.Context, wait bool) {
-	lease := t.keeper.lease
-	_, err := t.asked.run(ctx, &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
-		Name: t.name, Session: lease.id[:], Handle: t.number, Wait: wait, Lingering: true,
-	}}}, &Trace{Queued: t.queued})
-	t.cancel()
-	t.err = err
-	close(t.ended)
+	err := t.run(ctx, wait, false, t.queued)
 	if err == nil {
 		return
 	}
@@ -93,24 +81,6 @@ func (t *tenure) granted(_ *Lease, r *wire.Reply) error {
 	t.keeper.mu.Unlock()
 	t.submit(step)
 	return nil
-}
-
-// takeBack implements target. A tenure that was granted goes on without the request.
-func (t *tenure) takeBack() taken { return taken{} }
-
-func (t *tenure) semaphore() string { return "" }
-
-func (t *tenure) undoing() (done func()) {
-	t.keeper.mu.Lock()
-	defer t.keeper.mu.Unlock()
-	return t.keeper.undoing(t.name)
-}
-
-// releaseCommand implements target.
-func (t *tenure) releaseCommand(lease *Lease, g grant) *wire.Command {
-	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
-		Name: t.name, Session: lease.id[:], Handle: t.number, Fence: g.fence,
-	}}}
 }
 
 // change changes the tenure and does what follows.
@@ -284,18 +254,10 @@ func (t *tenure) leave(ctx context.Context, p *linger.Place[*keptRequest], why e
 	}
 	requested := !t.Kept()
 	t.keeper.mu.Unlock()
-	if last {
-		t.cancel()
-		<-t.ended
-	}
-	if ctx.Err() == nil || !requested {
+	if !requested {
 		return why
 	}
-	client := t.keeper.lease.client
-	if last && IsKind(t.err, Unavailable) || !last && !t.asked.answered() {
-		return client.unavailable(ctx)
-	}
-	return why
+	return t.interrupted(ctx, last, why)
 }
 
 // rest sets the timer of a tenure that has become idle. keeper.mu is held.
