@@ -79,7 +79,7 @@ func (g File) accept(ctx context.Context, t Token) (release func(), err error) {
 	if release, err = lockFile(ctx, g.path(t.Lock)+".use"); err != nil {
 		return nil, err
 	}
-	if err := g.keep(ctx, t); err != nil { // a later holder may have come while this one waited
+	if err := g.raise(ctx, t); err != nil { // a later holder may have come while this one waited; else the fence is on the disk
 		release()
 		return nil, err
 	}
