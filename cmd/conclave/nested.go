@@ -95,19 +95,25 @@ func (c nestedCycle) String() string {
 	return s.String()
 }
 
+// heldWait is a wait for each of the holders, which share the lock if they are several.
+type heldWait struct {
+	nestedWait // without a holder
+	holders    []conclave.LockOwner
+}
+
 // nesting is the sessions that wait for each other, at about the same time.
 type nesting struct {
-	waits  map[conclave.SessionID][]nestedWait         // by the waiter
+	waits  map[conclave.SessionID][]heldWait           // by the waiter
 	inner  map[conclave.SessionID][]conclave.SessionID // by the outer one
 	begins []conclave.SessionID                        // that wait inside another one
 }
 
 func newNesting() *nesting {
-	return &nesting{waits: make(map[conclave.SessionID][]nestedWait), inner: make(map[conclave.SessionID][]conclave.SessionID)}
+	return &nesting{waits: make(map[conclave.SessionID][]heldWait), inner: make(map[conclave.SessionID][]conclave.SessionID)}
 }
 
-func (n *nesting) add(w nestedWait) {
-	n.waits[w.Waiter.Session] = append(n.waits[w.Waiter.Session], w)
+func (n *nesting) add(w nestedWait, holders ...conclave.LockOwner) {
+	n.waits[w.Waiter.Session] = append(n.waits[w.Waiter.Session], heldWait{w, holders})
 	if _, nested := outerOf(w.Waiter.SessionName); nested {
 		n.begins = append(n.begins, w.Waiter.Session)
 	}
@@ -191,11 +197,12 @@ func (n *nesting) readLocks(ctx context.Context, c *conclave.Client, locks []str
 		if err != nil {
 			return err
 		}
+		if !e.Held {
+			continue
+		}
+		holders := holdersOf(e)
 		for _, w := range e.Queue {
-			if !e.Held {
-				break
-			}
-			n.add(nestedWait{conclave.Wait{Lock: lock, Waiter: w, Holder: e.Holder}, e.Fence})
+			n.add(nestedWait{conclave.Wait{Lock: lock, Waiter: w}, e.Fence}, holders...)
 		}
 	}
 	return nil
@@ -236,8 +243,8 @@ func (n *nesting) readSessions(ctx context.Context, c *conclave.Client) error {
 		election, _ := electionOf(s.Name)
 		l := leaders[election]
 		if holder := leading[l.Session]; l.Fence != 0 && holder.ID == l.Session && s.ID != l.Session {
-			w := conclave.Wait{Lock: election, Election: true, Waiter: ownerBy(s, conclave.Member{}), Holder: ownerBy(holder, l.Member)}
-			n.add(nestedWait{w, l.Fence})
+			w := conclave.Wait{Lock: election, Election: true, Waiter: ownerBy(s, conclave.Member{})}
+			n.add(nestedWait{w, l.Fence}, ownerBy(holder, l.Member))
 		}
 	}
 	return nil
@@ -262,7 +269,12 @@ func (n *nesting) cycle(begin conclave.SessionID) nestedCycle {
 		nested bool
 		at     conclave.SessionID
 	}
-	seen := make(map[state]bool)
+	type waitedFor struct {
+		nested   bool
+		lock     string
+		election bool
+	}
+	seen, passed := make(map[state]bool), make(map[waitedFor]bool)
 	for queue := []path{{at: begin}}; len(queue) > 0; queue = queue[1:] {
 		p := queue[0]
 		if p.at == begin && p.nested {
@@ -274,7 +286,16 @@ func (n *nesting) cycle(begin conclave.SessionID) nestedCycle {
 			seen[key] = true
 		}
 		for _, w := range n.waits[p.at] {
-			queue = append(queue, path{append(slices.Clip(p.waits), w), p.nested, w.Holder.Session})
+			if key := (waitedFor{p.nested, w.Lock, w.Election}); passed[key] {
+				continue // another waiter has led to its holders
+			} else {
+				passed[key] = true
+			}
+			for _, h := range w.holders {
+				step := w.nestedWait
+				step.Holder = h
+				queue = append(queue, path{append(slices.Clip(p.waits), step), p.nested, h.Session})
+			}
 		}
 		for _, inner := range n.inner[p.at] {
 			queue = append(queue, path{p.waits, true, inner})
@@ -305,20 +326,31 @@ func (w nestedWait) persists(ctx context.Context, c *conclave.Client) (bool, err
 		return l.Fence == w.fence, err
 	}
 	e, err := c.Explain(ctx, w.Lock)
-	waits := func(o conclave.LockOwner) bool { return o.Session == w.Waiter.Session }
-	return e.Held && e.Fence == w.fence && slices.ContainsFunc(e.Queue, waits), err
+	by := func(s conclave.SessionID) func(conclave.LockOwner) bool {
+		return func(o conclave.LockOwner) bool { return o.Session == s }
+	}
+	return e.Held && e.Fence == w.fence && slices.ContainsFunc(holdersOf(e), by(w.Holder.Session)) &&
+		slices.ContainsFunc(e.Queue, by(w.Waiter.Session)), err
 }
 
-// mayBeNested reports whether the holder of a lock may be in a cycle that the group does not know, because of commands inside sessions.
+// holdersOf returns the holders of a lock that is held: one, or those that share it.
+func holdersOf(e conclave.Explanation) []conclave.LockOwner {
+	if e.Shared > 0 {
+		return e.Holders
+	}
+	return []conclave.LockOwner{e.Holder}
+}
+
+// mayBeNested reports whether a holder of a lock may be in a cycle that the group does not know, because of commands inside sessions.
 func mayBeNested(e conclave.Explanation) bool {
 	isNested := func(o conclave.LockOwner) bool {
 		_, nested := outerOf(o.SessionName)
 		return nested
 	}
-	return len(e.Cycle) == 0 && e.Held && (isNested(e.Holder) || slices.ContainsFunc(e.Queue, isNested))
+	return len(e.Cycle) == 0 && e.Held && (slices.ContainsFunc(holdersOf(e), isNested) || slices.ContainsFunc(e.Queue, isNested))
 }
 
-// of returns a cycle that the holder of a lock is in; nil: none.
+// of returns a cycle that a holder of a lock is in; nil: none.
 func (s nestedSearch) of(lock string) nestedCycle {
 	for _, cycle := range s.cycles {
 		if slices.ContainsFunc(cycle, func(w nestedWait) bool { return w.Lock == lock }) {

@@ -38,6 +38,33 @@ func nestCommands(t *testing.T, n *conclave.Node, outer, inner []string) (p *pro
 	}
 }
 
+// Commands that share a lock are all waited for: the one of them that waits inside is not the first.
+func TestNested_CycleThroughShared(t *testing.T) {
+	n := member(t, "")
+	reader, _ := nestCommands(t, n, []string{"lock", "a", "--shared", "--label", "reader"}, []string{"lock", "unused"})
+	outer, beginOuter := nestCommands(t, n, []string{"lock", "a", "--shared", "--label", "outer"}, []string{"lock", "b", "--label", "inner"})
+	writer, beginWriter := nest(t, n, "b", "a")
+	beginOuter()
+	awaitWaiters(t, n.FencedLock("b"), 1)
+	beginWriter()
+	awaitWaiters(t, n.FencedLock("a"), 1)
+	if out := must(t, n, "explain", "a"); strings.Count(out, "DEADLOCK?  sessions wait for commands inside them") != 1 {
+		t.Error(out)
+	}
+	cycles := decoded[[][]waitView](t, must(t, n, "cycles", "-o", "json"))
+	if len(cycles) != 1 || len(cycles[0]) != 2 {
+		t.Fatalf("%+v", cycles)
+	}
+	for _, w := range cycles[0] {
+		if w.Lock == "a" && (!w.Holder.Shared || w.Holder.Label != "outer") {
+			t.Errorf("%+v", w)
+		}
+	}
+	for _, p := range []*process{reader, outer, writer} {
+		p.kill()
+	}
+}
+
 // Each of two commands holds a lock and runs conclave lock for that of the other. The group sees four sessions of which none waits
 // for itself.
 func TestNested_CycleIsFound(t *testing.T) {
@@ -219,8 +246,8 @@ func TestNesting_Cycle(t *testing.T) {
 		n := newNesting()
 		n.inner = map[conclave.SessionID][]conclave.SessionID{id(1): {id(2)}, id(2): {id(3)}}
 		for i := 0; i < len(pairs); i += 2 {
-			w := nestedWait{Wait: conclave.Wait{Waiter: conclave.LockOwner{Session: id(pairs[i])}, Holder: conclave.LockOwner{Session: id(pairs[i+1])}}}
-			n.waits[id(pairs[i])] = append(n.waits[id(pairs[i])], w)
+			w := conclave.Wait{Lock: fmt.Sprint(pairs[i+1]), Waiter: conclave.LockOwner{Session: id(pairs[i])}}
+			n.add(nestedWait{Wait: w}, conclave.LockOwner{Session: id(pairs[i+1])})
 		}
 		return n
 	}
