@@ -22,12 +22,13 @@ type ownerView struct {
 	TTL         *float64           `json:"ttl"`       // seconds; null: none
 	Remaining   *float64           `json:"remaining"` // seconds; null: the session does not expire
 	Renewed     *float64           `json:"renewed"`   // seconds ago; null: no process renews it
+	Shared      bool               `json:"shared"`    // it holds the lock, or waits for it, in shared mode
 }
 
 func ownerOf(o conclave.LockOwner) ownerView {
 	v := ownerView{
 		Node: o.Node, NodeName: o.NodeName, Client: o.Client, Alive: o.Alive, Label: o.Label, Session: o.Session, SessionName: o.SessionName,
-		Since: seconds(o.Since), TTL: seconds(o.TTL), Remaining: seconds(o.Remaining), Renewed: seconds(o.Renewed),
+		Since: seconds(o.Since), TTL: seconds(o.TTL), Remaining: seconds(o.Remaining), Renewed: seconds(o.Renewed), Shared: o.Shared,
 	}
 	if o.TTL == conclave.NoTTL {
 		v.Remaining = nil
@@ -38,7 +39,9 @@ func ownerOf(o conclave.LockOwner) ownerView {
 type explanationView struct {
 	Lock      string          `json:"lock"`
 	Held      bool            `json:"held"`
-	Holder    *ownerView      `json:"holder"` // null if not held
+	Holder    *ownerView      `json:"holder"`            // null if not held
+	Shared    int             `json:"shared"`            // by how many holders it is held shared: holder is the first one then
+	Holders   []ownerView     `json:"holders,omitempty"` // of those the first 1,024
 	Holds     int             `json:"holds"`
 	Fence     *conclave.Fence `json:"fence"` // null if not held
 	Lingering bool            `json:"lingering"`
@@ -66,7 +69,10 @@ func cycleOf(c conclave.WaitCycle) []waitView {
 func explanationOf(e conclave.Explanation) explanationView {
 	v := explanationView{
 		Lock: e.Lock, Held: e.Held, Holds: e.Holds, Lingering: e.Lingering, LockDelay: e.Delay.Seconds(), Waiters: e.Waiters,
-		Queue: []ownerView{}, Cycle: cycleOf(e.Cycle),
+		Shared: e.Shared, Queue: []ownerView{}, Cycle: cycleOf(e.Cycle),
+	}
+	for _, h := range e.Holders {
+		v.Holders = append(v.Holders, ownerOf(h))
 	}
 	if e.Held {
 		holder := ownerOf(e.Holder)
@@ -81,7 +87,7 @@ func explanationOf(e conclave.Explanation) explanationView {
 func (p *program) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "explain LOCK", Args: exactly("LOCK"), Short: "Show the holder of a lock, and the queue for it",
-		Long: "Show which handle holds a lock, since when and with which fence, how long its session lasts unless it is renewed, whether its member " +
+		Long: "Show which handle holds a lock, or which ones share it, since when and with which fence, how long its session lasts unless it is renewed, whether its member " +
 			"is alive, which handles wait, in order, and whether the holder itself waits, in a cycle, for a session that waits for it.",
 		ValidArgsFunction: p.completeLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -115,12 +121,14 @@ func (p *program) showExplanation(e conclave.Explanation, s nestedSearch) error 
 	return p.one(v, func(w *tabwriter.Writer) { printExplanation(w, e, nested) })
 }
 
-// shownWaiters of a queue are printed in a table.
-const shownWaiters = 50
+// shownOwners of a queue, or of those that share a lock, are printed in a table.
+const shownOwners = 50
 
 func printExplanation(w *tabwriter.Writer, e conclave.Explanation, nested nestedCycle) {
 	fmt.Fprintf(w, "lock:\t%s\n", name(e.Lock))
 	switch {
+	case e.Shared > 0:
+		fmt.Fprintf(w, "state:\theld shared by %s, with fence %s\n", count(e.Shared, "holder"), e.Fence)
 	case e.Held:
 		printHolder(w, e)
 	case e.Delay > 0:
@@ -131,23 +139,51 @@ func printExplanation(w *tabwriter.Writer, e conclave.Explanation, nested nested
 		fmt.Fprint(w, "state:\tfree, and no handle waits for it\n")
 	}
 	if len(e.Cycle) > 0 {
-		fmt.Fprintf(w, "DEADLOCK?\tthe holder waits itself: %s\n", name(e.Cycle.String()))
+		waits := "the holder waits itself"
+		if e.Shared > 1 {
+			waits = "one of the holders waits itself"
+		}
+		fmt.Fprintf(w, "DEADLOCK?\t%s: %s\n", waits, name(e.Cycle.String()))
 	}
 	if nested != nil {
 		fmt.Fprintf(w, "DEADLOCK?\tsessions wait for commands inside them: %s\n", name(nested.String()))
 	}
-	if e.Waiters == 0 {
-		return
+	if e.Waiters > 0 {
+		fmt.Fprintf(w, "waiters:\t%d\n", e.Waiters)
 	}
-	fmt.Fprintf(w, "waiters:\t%d\n", e.Waiters)
-	_ = w.Flush() // the columns of the queue are others
-	fmt.Fprint(w, "\n\tWAITER\tLABEL\tWAITING\tSESSION\n")
-	for i, o := range e.Queue[:min(len(e.Queue), shownWaiters)] {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", i+1, processOf(o), name(o.Label), span(o.Since), o.Session)
+	if e.Shared > 0 {
+		printOwners(w, "\tHOLDER\tLABEL\tHELD-FOR\tLEASE-LEFT\tSESSION\n", e.Holders, e.Shared, leaseLeft)
 	}
-	if more := e.Waiters - min(len(e.Queue), shownWaiters); more > 0 {
+	if e.Waiters > 0 {
+		printOwners(w, "\tWAITER\tLABEL\tWAITING\tMODE\tSESSION\n", e.Queue, e.Waiters, mode)
+	}
+}
+
+// printOwners prints a table of the first owners of all; column is what it has besides their names, labels, times and sessions.
+func printOwners(w *tabwriter.Writer, head string, first []conclave.LockOwner, all int, column func(conclave.LockOwner) string) {
+	_ = w.Flush() // the columns above are others
+	fmt.Fprint(w, "\n"+head)
+	first = first[:min(len(first), shownOwners)]
+	for i, o := range first {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", i+1, processOf(o), name(o.Label), span(o.Since), column(o), o.Session)
+	}
+	if more := all - len(first); more > 0 {
 		fmt.Fprintf(w, "\tand %d more\n", more)
 	}
+}
+
+func leaseLeft(o conclave.LockOwner) string {
+	if o.TTL == conclave.NoTTL {
+		return "does not expire"
+	}
+	return span(o.Remaining)
+}
+
+func mode(o conclave.LockOwner) string {
+	if o.Shared {
+		return "shared"
+	}
+	return "exclusive"
 }
 
 func printHolder(w *tabwriter.Writer, e conclave.Explanation) {

@@ -56,6 +56,32 @@ type lockView struct {
 	Lingering   bool     `json:"lingering,omitempty"`
 	Waiters     int      `json:"waiters"`
 	LockDelay   float64  `json:"lockDelay,omitempty"` // seconds left
+	// Shared is by how many holders it is held shared; the holder above is the first one then.
+	Shared  int         `json:"shared,omitempty"`
+	Holders []shareView `json:"holders,omitempty"` // the first 1,024
+}
+
+type shareView struct {
+	Node        conclave.MemberID  `json:"node"`
+	NodeName    string             `json:"nodeName,omitempty"`
+	Client      bool               `json:"client,omitempty"`
+	Session     conclave.SessionID `json:"session"`
+	SessionName string             `json:"sessionName,omitempty"`
+	Label       string             `json:"label,omitempty"`
+	Holds       int                `json:"holds"`
+	Since       *float64           `json:"since"` // seconds
+	Lingering   bool               `json:"lingering,omitempty"`
+}
+
+// sharedBy is the first holder of a lock, with how many share it; 0: it holds the lock exclusively.
+func sharedBy(first string, shared int) string {
+	switch shared {
+	case 0:
+		return first
+	case 1:
+		return first + " (shared)"
+	}
+	return fmt.Sprintf("%s and %d more (shared)", first, shared-1)
 }
 
 func (p *program) locksCommand() *cobra.Command {
@@ -78,8 +104,12 @@ func (p *program) locksCommand() *cobra.Command {
 				}
 				if l.Held {
 					v.Fence, v.Node, v.NodeName, v.Session, v.Since = &l.Fence, &l.Node, names[l.Node], &l.Session, seconds(l.Since)
-					v.Client, v.SessionName = l.Client, l.SessionName
-					row[1], row[2], row[3], row[5], row[6] = names.holder(l.Node, l.Client, l.SessionName), l.Fence.String(), span(l.Since), name(l.Label), l.Session.String()
+					v.Client, v.SessionName, v.Shared = l.Client, l.SessionName, l.Shared
+					row[1], row[2], row[3] = sharedBy(names.holder(l.Node, l.Client, l.SessionName), l.Shared), l.Fence.String(), span(l.Since)
+					row[5], row[6] = name(l.Label), l.Session.String()
+				}
+				for _, h := range l.Holders {
+					v.Holders = append(v.Holders, shareView{h.Node, names[h.Node], h.Client, h.Session, h.SessionName, h.Label, h.Holds, seconds(h.Since), h.Lingering})
 				}
 				return v, row
 			})

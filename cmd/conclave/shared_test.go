@@ -3,8 +3,11 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
+
+	"github.com/conclave-go/conclave"
 )
 
 // Commands with --shared run together, under one fence. One without waits for all of them, and keeps later ones out.
@@ -36,4 +39,40 @@ func TestLock_Shared(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	want(t, conclaveAt(n, "lock", "pool", "--shared", "--permits", "1", "--of", "2", "--", "true"), 125, "permits shared")
+}
+
+// The listings show that a lock is shared, by how many and by which ones, and the mode that each waiter asks for.
+func TestListings_Shared(t *testing.T) {
+	n := member(t, "anna")
+	for _, label := range []string{"one", "two\x1b[31m"} {
+		_, err := n.RWLock("prices", conclave.WithLabel(label)).RLock(within(t))
+		must0(t, err)
+	}
+	waiting, withdraw := context.WithCancel(within(t))
+	defer withdraw()
+	for i, lock := range []func(context.Context) (conclave.Fence, error){n.RWLock("prices").Lock, n.RWLock("prices").RLock} {
+		go func() { _, _ = lock(waiting) }()
+		awaitWaiters(t, n.FencedLock("prices"), i+1)
+	}
+	out := must(t, n, "locks")
+	if !strings.Contains(out, "anna and 1 more (shared)") {
+		t.Error(out)
+	}
+	if l := decoded[lockView](t, must(t, n, "locks", "-o", "json")); l.Shared != 2 || len(l.Holders) != 2 || l.Holders[0].Label != "one" || l.Holders[0].NodeName != "anna" || l.Holders[0].Holds != 1 {
+		t.Errorf("%+v", l)
+	}
+	if out := must(t, n, "top", "--once"); !strings.Contains(out, "member anna and 1 more (shared)") {
+		t.Error(out)
+	}
+	out = must(t, n, "explain", "prices")
+	if !strings.Contains(out, "held shared by 2 holders, with fence ") || strings.Count(out, "member anna") != 4 || strings.Count(out, "\x1b") != 0 {
+		t.Error(out)
+	}
+	if _, queue, _ := strings.Cut(out, "WAITER"); strings.Index(queue, "exclusive") > strings.Index(queue, "shared") || !strings.Contains(queue, "exclusive") {
+		t.Error(out)
+	}
+	e := decoded[explanationView](t, must(t, n, "explain", "prices", "-o", "json"))
+	if e.Shared != 2 || len(e.Holders) != 2 || !e.Holders[1].Shared || e.Holders[1].Label != "two\x1b[31m" || e.Queue[0].Shared || !e.Queue[1].Shared {
+		t.Errorf("%+v", e)
+	}
 }

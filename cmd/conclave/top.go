@@ -27,6 +27,7 @@ type contentionView struct {
 	Waiters int             `json:"waiters"`
 	Longest *float64        `json:"longestWait"` // seconds; null: not known
 	Holder  *ownerView      `json:"holder"`      // null if not held
+	Shared  int             `json:"shared"`      // by how many holders it is held shared: holder is the first one then
 	Fence   *conclave.Fence `json:"fence"`       // null if not held
 }
 
@@ -75,7 +76,7 @@ func (p *program) top(ctx context.Context, c *conclave.Client, limit int) error 
 	views := []contentionView{}
 	for _, l := range all {
 		e := explanationOf(l.Explanation)
-		views = append(views, contentionView{e.Lock, e.Waiters, seconds(l.longest), e.Holder, e.Fence})
+		views = append(views, contentionView{e.Lock, e.Waiters, seconds(l.longest), e.Holder, e.Shared, e.Fence})
 	}
 	return p.one(views, func(w *tabwriter.Writer) {
 		fmt.Fprintf(w, "%s waited for\n", count(total, "lock"))
@@ -84,7 +85,7 @@ func (p *program) top(ctx context.Context, c *conclave.Client, limit int) error 
 		for _, l := range all {
 			holder, since, label := "-", "-", "-"
 			if l.Held {
-				holder, since, label = processOf(l.Holder), span(l.Holder.Since), name(l.Holder.Label)
+				holder, since, label = sharedBy(processOf(l.Holder), l.Shared), span(l.Holder.Since), name(l.Holder.Label)
 			}
 			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", span(l.longest), l.Waiters, name(l.Lock), holder, since, label)
 		}
