@@ -186,6 +186,7 @@ type answerData struct {
 	MoreWaited int // that are not listed
 
 	Explanation conclave.Explanation
+	MoreHolders int // that share the lock and are not listed
 	MoreQueue   int // waiters that are not listed
 	Former      []formerHolder
 	Cycles      []conclave.WaitCycle

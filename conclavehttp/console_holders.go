@@ -27,9 +27,10 @@ type notedLock struct {
 	holders []formerHolder
 }
 
-// formerHolder is a holder of a lock.
+// formerHolder is a holder of a lock, or one of those that shared it: those that do so together have one fence.
 type formerHolder struct {
 	Holder conclave.LockOwner
+	Shared int // the most that were seen to share it; 0: it was exclusive
 	Fence  conclave.Fence
 	From   time.Time // zero: not known
 	Seen   time.Time // the last reading at which it held the lock
@@ -58,23 +59,23 @@ func (f formerHolder) Text() string {
 // Exact reports whether the end is known to within some readings.
 func (f formerHolder) Exact() bool { return f.Until.Sub(f.Seen) <= 3*refresh }
 
-// endedBy reports whether the end of a session ended the hold.
+// endedBy reports whether the end of a session ended the hold. A lock that was shared is held by the others then.
 func (f formerHolder) endedBy(e conclave.HistoryEvent) bool {
-	return e.Session == f.Holder.Session && e.Session != (conclave.SessionID{}) && e.Kind != conclave.HistoryHoldLost &&
+	return f.Shared == 0 && e.Session == f.Holder.Session && e.Session != (conclave.SessionID{}) && e.Kind != conclave.HistoryHoldLost &&
 		!e.Time.Before(f.Seen.Add(-refresh)) && !e.Time.After(f.Until.Add(refresh))
 }
 
 func (h *seenHolders) noteListed(now time.Time, l conclave.LockInfo) {
 	o := conclave.LockOwner{Node: l.Node, Client: l.Client, Session: l.Session, SessionName: l.SessionName, Label: l.Label, Since: l.Since}
-	h.note(now, l.Name, l.Held, o, l.Fence)
+	h.note(now, l.Name, l.Held, formerHolder{Holder: o, Shared: l.Shared, Fence: l.Fence})
 }
 
 func (h *seenHolders) noteExplained(now time.Time, e conclave.Explanation) {
-	h.note(now, e.Lock, e.Held, e.Holder, e.Fence)
+	h.note(now, e.Lock, e.Held, formerHolder{Holder: e.Holder, Shared: e.Shared, Fence: e.Fence})
 }
 
 // note notes what was read of a lock.
-func (h *seenHolders) note(now time.Time, lock string, held bool, o conclave.LockOwner, f conclave.Fence) {
+func (h *seenHolders) note(now time.Time, lock string, held bool, next formerHolder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.locks[lock]
@@ -88,13 +89,13 @@ func (h *seenHolders) note(now time.Time, lock string, held bool, o conclave.Loc
 	}
 	l.read = now
 	last := len(l.holders) - 1
-	if last >= 0 && held && l.holders[last].Fence == f && l.holders[last].Until.IsZero() {
-		l.holders[last].Seen = now
+	if last >= 0 && held && l.holders[last].Fence == next.Fence && l.holders[last].Until.IsZero() {
+		l.holders[last].Seen, l.holders[last].Shared = now, max(l.holders[last].Shared, next.Shared)
 		return
 	}
-	next := formerHolder{Holder: o, Fence: f, Seen: now}
-	if held && o.Since >= 0 {
-		next.From = now.Add(-o.Since)
+	next.Seen = now
+	if held && next.Holder.Since >= 0 {
+		next.From = now.Add(-next.Holder.Since)
 	}
 	if last >= 0 && l.holders[last].Until.IsZero() {
 		l.holders[last].Until = later(cmp.Or(next.From, now), l.holders[last].Seen)

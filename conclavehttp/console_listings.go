@@ -98,7 +98,7 @@ func (a *answerData) list(ctx context.Context, node *conclave.Node, q query) {
 	switch q.kind {
 	case kindLocks:
 		a.Locks, a.Next, a.Err = firstRows(r, node.Locks(ctx, q.prefix, conclave.After(q.after)), func(l conclave.LockInfo) string { return l.Name },
-			func(l *conclave.LockInfo) bool { return of.all() || l.Held && of.has(l.Node, l.Session) })
+			func(l *conclave.LockInfo) bool { return of.holds(r, l) })
 	case kindSemaphores:
 		a.Semaphores, a.Next, a.Err = firstRows(r, node.Semaphores(ctx, q.prefix, conclave.After(q.after)), func(s conclave.SemaphoreInfo) string { return s.Name },
 			func(s *conclave.SemaphoreInfo) bool { return of.permits(r, s) })
@@ -129,6 +129,22 @@ func (a *answerData) list(ctx context.Context, node *conclave.Node, q query) {
 	if r.cut {
 		a.Looked = r.looked
 	}
+}
+
+// holds reports whether a holder of a lock is listed. Of those that share the lock the first such one stands for all.
+func (o ownership) holds(r *reading, l *conclave.LockInfo) bool {
+	if o.all() || l.Shared == 0 {
+		return o.all() || l.Held && o.has(l.Node, l.Session)
+	}
+	r.looked += len(l.Holders)
+	i := slices.IndexFunc(l.Holders, func(h conclave.ShareInfo) bool { return o.has(h.Node, h.Session) })
+	if i < 0 {
+		return false
+	}
+	h := l.Holders[i]
+	l.Node, l.Client, l.Session, l.SessionName = h.Node, h.Client, h.Session, h.SessionName
+	l.Label, l.Holds, l.Since, l.Lingering = h.Label, h.Holds, h.Since, h.Lingering
+	return true
 }
 
 // permits reports whether any of a semaphore's holders is listed, and drops the others.

@@ -2,6 +2,8 @@ package conclavehttp_test
 
 import (
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -120,6 +122,31 @@ func TestConsole_WhatItHoldsByPages(t *testing.T) {
 	if rows != 120 || pages != 3 {
 		t.Errorf("%d rows on %d pages", rows, pages)
 	}
+}
+
+// A lock that is shared is held by each that shares it: its row says by how many, and its explanation lists them.
+func TestConsole_Shared(t *testing.T) {
+	n := grouptest.Alone(t)
+	first, second := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
+	for i, s := range []*conclave.Session{first, second} {
+		_, err := s.RWLock("x", conclave.WithLabel(fmt.Sprint("reader ", i))).RLock(t.Context())
+		grouptest.Must(t, err)
+	}
+	site := serve(t, n, &conclavehttp.ConsoleOptions{
+		Audit:     slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Authorize: func(*http.Request, conclavehttp.Act) (string, error) { return "olga", nil },
+	})
+	want(t, listing(site.page()), "reader 0", "shared, with 1 other<")
+	for i, s := range []*conclave.Session{first, second} {
+		body := listing(site.page("of", s.ID().String()))
+		want(t, body, fmt.Sprint("reader ", i), "shared, with 1 other<")
+		wantNot(t, body, fmt.Sprint("reader ", 1-i))
+	}
+	waiting := grouptest.StartLock(t, n.FencedLock("x"))
+	defer waiting.Cancel()
+	html := site.events("?lock=x").await("lock", "Queue: 1 waiting")
+	want(t, html, "by 2 holders, with fence", "reader 0", "reader 1", first.ID().String()+" --force", second.ID().String()+" --force")
+	want(t, site.events("").await("waiting", ">x<"), "shared, with 1 other<")
 }
 
 // What held a lock before is shown with its times, as far as a browser has looked.

@@ -91,17 +91,17 @@ func TestSeenHolders(t *testing.T) {
 	owner := func(label string, since int) conclave.LockOwner {
 		return conclave.LockOwner{Label: label, Session: session, Since: time.Duration(since) * time.Second}
 	}
-	h.note(at(0), "x", false, conclave.LockOwner{}, 0)
-	h.note(at(1), "x", true, owner("a", 1), 10)
-	h.note(at(2), "x", true, owner("a", 2), 10)
-	h.note(at(1), "x", false, conclave.LockOwner{}, 0) // a slow reading
+	h.note(at(0), "x", false, formerHolder{})
+	h.note(at(1), "x", true, formerHolder{Holder: owner("a", 1), Fence: 10})
+	h.note(at(2), "x", true, formerHolder{Holder: owner("a", 2), Fence: 10})
+	h.note(at(1), "x", false, formerHolder{}) // a slow reading
 	if got := h.former("x", nil); len(got) != 0 {
 		t.Errorf("the present holder is listed: %+v", got)
 	}
-	h.note(at(5), "x", true, owner("b", 2), 11)
-	h.note(at(100), "x", false, conclave.LockOwner{}, 0)
-	h.note(at(101), "x", true, owner("b", -1), 12)
-	h.note(at(102), "x", false, conclave.LockOwner{}, 0)
+	h.note(at(5), "x", true, formerHolder{Holder: owner("b", 2), Fence: 11})
+	h.note(at(100), "x", false, formerHolder{})
+	h.note(at(101), "x", true, formerHolder{Holder: owner("b", -1), Fence: 12})
+	h.note(at(102), "x", false, formerHolder{})
 	var got []string
 	for _, f := range h.former("x", nil) {
 		got = append(got, fmt.Sprint(f.Holder.Label, f.Fence, f.From.Unix()-1000, f.Seen.Unix()-1000, f.Until.Unix()-1000, f.Exact()))
@@ -118,12 +118,28 @@ func TestSeenHolders(t *testing.T) {
 	}
 }
 
+// Those that share a lock are one holder, whose end is not that of the first session.
+func TestSeenHolders_Shared(t *testing.T) {
+	var h seenHolders
+	at := func(seconds int) time.Time { return time.Unix(int64(1000+seconds), 0) }
+	for i, shared := range []int{1, 3, 2} {
+		o := conclave.LockOwner{Session: conclave.SessionID{byte(i + 1)}}
+		h.note(at(i), "x", true, formerHolder{Holder: o, Shared: shared, Fence: 7})
+	}
+	h.note(at(3), "x", true, formerHolder{Fence: 8})
+	ended := conclave.HistoryEvent{Kind: conclave.HistorySessionExpired, Session: conclave.SessionID{1}, Time: at(3)}
+	got := h.former("x", []conclave.HistoryEvent{ended})
+	if len(got) != 1 || got[0].Shared != 3 || got[0].Holder.Session != ended.Session || got[0].Text() != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // The holders of few locks are noted, and few of each.
 func TestSeenHolders_Bounded(t *testing.T) {
 	var h seenHolders
 	for i := range 3 * maxNoted {
 		for f := range 3 * maxFormer {
-			h.note(time.Unix(int64(i), int64(f)), fmt.Sprint(i), true, conclave.LockOwner{}, conclave.Fence(f+1))
+			h.note(time.Unix(int64(i), int64(f)), fmt.Sprint(i), true, formerHolder{Fence: conclave.Fence(f + 1)})
 		}
 	}
 	if len(h.locks) != maxNoted {
@@ -192,8 +208,12 @@ func TestParts_EscapeHostileNames(t *testing.T) {
 			Former:      []formerHolder{{Holder: o}},
 			Keys:        []conclave.KeyInfo{{Key: name, Value: []byte(name), Size: len(name)}, {Key: name, Folder: true}},
 		}
-		for _, part := range []string{"waiting", "cycles", "lock", "keys"} {
+		for _, part := range []string{"waiting", "cycles", "lock", "shared lock", "keys"} {
 			a.Kind = kindKeys
+			if part == "shared lock" {
+				a.Explanation = conclave.Explanation{Lock: "x", Held: true, Shared: 1, Holders: []conclave.LockOwner{o}}
+				part, a.Former = "lock", nil
+			}
 			html := string(b.html(kind(part).id(), a))
 			if !strings.Contains(html, shown) || strings.Contains(html, "ZgotmplZ") {
 				t.Errorf("%s: %q is missing in\n%s", part, shown, html)

@@ -146,6 +146,8 @@ func (s *source) answer(ctx context.Context, q query) answerData {
 	switch q.kind {
 	case kindLock:
 		a.Explanation, a.Err = s.node.Explain(ctx, q.prefix)
+		a.MoreHolders = max(0, a.Explanation.Shared-rows)
+		a.Explanation.Holders = a.Explanation.Holders[:min(rows, len(a.Explanation.Holders))]
 		a.MoreQueue = max(0, a.Explanation.Waiters-rows)
 		a.Explanation.Queue = a.Explanation.Queue[:min(rows, len(a.Explanation.Queue))]
 		if a.Err == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/conclavehttp"
 )
 
@@ -67,9 +68,13 @@ func TestConsole_Layout(t *testing.T) {
 	s := stage(t, everything())
 	s.furnish()
 	s.invoiced(start(t))
+	for _, n := range s.group.Nodes() {
+		_, err := n.RWLock("prices", conclave.WithLabel("price list of the shop")).RLock(t.Context())
+		must(t, err)
+	}
 	views := map[string]string{ // with what it has when it is complete
 		"?": "Waited for, the longest first", "?lock=invoices%2F2026-11": "Queue: 2 waiting", "?lock=stock%2F7": "in a cycle", "?prefix=orders%2F": "orders/1000",
-		"?show=semaphores": "render-slots", "?show=elections": "foreman", "?show=sessions": "deployer", "?show=checks": "queue depth",
+		"?show=semaphores": "render-slots", "?lock=prices&prefix=prices": "by 3 holders", "?show=elections": "foreman", "?show=sessions": "deployer", "?show=checks": "queue depth",
 		"?show=keys": "carts/", "?show=keys&prefix=config%2F": "rollout", "?of=" + s.client.String(): "gates/7",
 		"?show=keys&of=" + s.other().Status().ID.String(): "rollout", "?show=semaphores&of=" + s.client.String(): "render-slots",
 	}
