@@ -123,7 +123,8 @@ func (p *program) prepare(cmd *cobra.Command) error {
 		}
 	})
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if d, err := cmd.Flags().GetDuration(f.Name); err == nil && d != 0 && d < time.Millisecond {
+		// 0 is none, or a default, but for the time between two pictures or questions.
+		if d, err := cmd.Flags().GetDuration(f.Name); err == nil && (d != 0 || f.Name == "interval") && d < time.Millisecond {
 			faults = append(faults, fmt.Sprintf("--%s %v: want at least %v", f.Name, d, time.Millisecond))
 		}
 	})

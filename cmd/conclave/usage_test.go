@@ -30,6 +30,8 @@ func TestUsage(t *testing.T) {
 		{"kv rm k --prefix --index 1", 2, "prefix"},
 		{"status --output xml", 2, "want table or json"},
 		{"status --timeout 0s", 2, "want a time above 0"},
+		{"events --follow --interval 0s", 2, "--interval 0s: want at least 1ms"},
+		{"top --interval 0s", 2, "--interval 0s: want at least 1ms"},
 		{"locks --limit -1", 2, "want 0, for all, or more"},
 		{"status --cert c.pem", 2, "belong together"},
 		{"release", 2, "want either"},
