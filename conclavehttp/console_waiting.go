@@ -36,6 +36,7 @@ func (a *answerData) listWaited(ctx context.Context, node *conclave.Node, q quer
 		}
 		r.looked++
 		if l.Waiters > 0 {
+			l.Holders = nil // up to 1,024 of each, which are not shown here
 			contended = append(contended, l)
 		}
 	}

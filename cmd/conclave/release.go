@@ -17,7 +17,8 @@ func (p *program) releaseCommand() *cobra.Command {
 		Use: "release LOCK --force", Aliases: []string{"unlock"}, Args: between(0, "LOCK"), Short: "Take a lock from its holder, by closing the holder's session",
 		Long: "Take a lock from its holder, by closing the holder's session: everything else that the session holds is released as well, and its " +
 			"process is notified. A process that is paused or partitioned does not notice at once and may act as the holder until its deadline, so " +
-			"the protected resource must check the fence. --session closes that session, whatever it holds.",
+			"the protected resource must check the fence. --session closes that session, whatever it holds. A lock that several share has no single holder: " +
+			"conclave explain lists their sessions.",
 		ValidArgsFunction: p.completeLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 == (session != "") {
@@ -37,6 +38,8 @@ func (p *program) releaseCommand() *cobra.Command {
 					return err
 				case !e.Held:
 					return withCode(exitRefused, fmt.Errorf("lock %q is not held: there is nothing to release", args[0]))
+				case e.Shared > 1:
+					return withCode(exitRefused, fmt.Errorf("lock %q is shared by %d holders: conclave explain lists their sessions; close one with --session", args[0], e.Shared))
 				}
 				what := fmt.Sprintf("lock %q, held by %s with fence %s under session %s", args[0], processOf(e.Holder), e.Fence, e.Holder.Session)
 				return p.closeSession(ctx, c, e.Holder.Session, what, force)

@@ -71,6 +71,7 @@ func TestListings_Shared(t *testing.T) {
 	if _, queue, _ := strings.Cut(out, "WAITER"); strings.Index(queue, "exclusive") > strings.Index(queue, "shared") || !strings.Contains(queue, "exclusive") {
 		t.Error(out)
 	}
+	want(t, conclaveAt(n, "release", "prices", "--force"), exitRefused, "is shared by 2 holders")
 	e := decoded[explanationView](t, must(t, n, "explain", "prices", "-o", "json"))
 	if e.Shared != 2 || len(e.Holders) != 2 || !e.Holders[1].Shared || e.Holders[1].Label != "two\x1b[31m" || e.Queue[0].Shared || !e.Queue[1].Shared {
 		t.Errorf("%+v", e)

@@ -123,6 +123,7 @@ func contendedLocks(ctx context.Context, c *conclave.Client) (contended []concla
 			return nil, err
 		}
 		if l.Waiters > 0 {
+			l.Holders = nil // up to 1,024 of each, which Explain has
 			contended = append(contended, l)
 		}
 	}
