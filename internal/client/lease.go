@@ -47,7 +47,7 @@ type Lease struct {
 	renewed instant            // guarded by mu; when the last acknowledged renewal was sent
 	timer   *time.Timer        // guarded by mu; nil: there was no deadline so far
 	holds   map[*Hold]struct{} // guarded by mu
-	parts   map[*Hold]struct{} // guarded by mu; holds that stand for those of a shared tenure, if there are any
+	parts   map[*Hold]struct{} // guarded by mu; each stands for those of a handle in a shared tenure, however many there are
 	err     error              // guarded by mu; why it ended; nil while live
 }
 
@@ -73,6 +73,7 @@ func newLease(c *Client, id, incarnation wire.ID, ttl time.Duration, opened *wir
 		closing:   closing{answered: make(chan struct{})},
 		renewed:   sent,
 		holds:     make(map[*Hold]struct{}),
+		parts:     make(map[*Hold]struct{}),
 	}
 	l.keeper.lease = l
 	if declared := time.Duration(machine.MinSilence) + l.lockDelay; dependsOnGossip(opened) {
@@ -272,39 +273,23 @@ func (l *Lease) add(h *Hold) bool {
 	if l.err != nil {
 		return false
 	}
-	l.holds[h] = struct{}{}
+	l.setOf(h)[h] = struct{}{}
 	return true
 }
 
-// keep adds a hold that stands for those of a shared tenure, however many there are.
-func (l *Lease) keep(h *Hold) bool {
-	if l.Err() != nil {
-		return false
+// setOf returns the set that a hold is in. l.mu is held.
+func (l *Lease) setOf(h *Hold) map[*Hold]struct{} {
+	if h.part != nil {
+		return l.parts
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		return false
-	}
-	if l.parts == nil {
-		l.parts = make(map[*Hold]struct{})
-	}
-	l.parts[h] = struct{}{}
-	return true
-}
-
-// drop takes out a hold that was added by keep.
-func (l *Lease) drop(h *Hold) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.parts, h)
+	return l.holds
 }
 
 // remove takes out a hold that was released.
 func (l *Lease) remove(h *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.holds, h)
+	delete(l.setOf(h), h)
 }
 
 func endedByGroup() error { return &Fault{Kind: Expired, Detail: "the group has ended it"} }

@@ -159,7 +159,7 @@ func (t *sharedTenure) partOf(s *shares) (*part, error) {
 	}
 	p := &part{of: t, hold: newHold(t.name, t.keeper.lease, t.grant)}
 	p.hold.part = p
-	if !t.keeper.lease.keep(p.hold) {
+	if !t.keeper.lease.add(p.hold) {
 		return nil, errLeaseEnded
 	}
 	if t.closed {
@@ -180,7 +180,7 @@ func (t *sharedTenure) partOf(s *shares) (*part, error) {
 func (t *sharedTenure) retire() {
 	t.parts = slices.DeleteFunc(t.parts, func(p *part) bool {
 		if p.retired = p.gate.Retire(); p.retired {
-			t.keeper.lease.drop(p.hold)
+			t.keeper.lease.remove(p.hold)
 		}
 		return p.retired
 	})
@@ -218,7 +218,7 @@ func (t *sharedTenure) next() (release func()) {
 		t.timer.Stop()
 	}
 	for _, p := range t.parts {
-		t.keeper.lease.drop(p.hold)
+		t.keeper.lease.remove(p.hold)
 	}
 	t.done = t.keeper.undoing(t.name)
 	t.keeper.sharedOver(t)
