@@ -16,6 +16,7 @@
 //	go doc ./examples/leaderelection       candidates elect a leader
 //	go doc ./examples/ratelimit            workers share a limit on concurrent jobs
 //	go doc ./examples/configwatch          processes watch shared configuration
+//	go doc ./examples/cache                processes read shared keys from memory
 //	go doc ./examples/exclusivejob         one process runs the job of each period
 //
 // The first and the third run several members in one process, by the package
