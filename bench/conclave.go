@@ -10,7 +10,10 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 )
 
-type conclaveGroup struct{ nodes []*conclave.Node }
+type conclaveGroup struct {
+	modes
+	nodes []*conclave.Node
+}
 
 func (g *conclaveGroup) leader(context.Context) (int, error) {
 	for i, n := range g.nodes {

@@ -20,6 +20,7 @@ import (
 // etcdGroup is three members of etcd, each with a client in this process, which calls its
 // member's functions without a connection.
 type etcdGroup struct {
+	modes
 	servers [members]*embed.Etcd
 	clients [members]*clientv3.Client
 }

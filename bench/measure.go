@@ -24,10 +24,12 @@ func compare(ctx context.Context, w workload, all []system, dir string, turns in
 	if w.once != nil {
 		return r, compareOnce(ctx, r, dir, turns)
 	}
-	var groups []group
+	groups := make([]group, len(all))
 	defer func() {
 		for _, g := range groups {
-			g.close()
+			if g != nil {
+				g.close()
+			}
 		}
 		_ = os.RemoveAll(dir) // of this program
 	}()
@@ -43,7 +45,7 @@ func compare(ctx context.Context, w workload, all []system, dir string, turns in
 		if err != nil {
 			return r, fmt.Errorf("start %s: %w", s.name, err)
 		}
-		groups = append(groups, g)
+		groups[i] = g
 		if callers[i], err = w.callers(inner, g); err != nil {
 			return r, fmt.Errorf("prepare %s: %w", s.name, err)
 		}
@@ -63,6 +65,9 @@ func compare(ctx context.Context, w workload, all []system, dir string, turns in
 				profiled = nil
 			}
 			f, err := warmTurn(ctx, callers[i], length, profiled)
+			if err == nil {
+				err = w.verify(groups[i])
+			}
 			if err != nil {
 				return r, fmt.Errorf("%s: %w", s.name, err)
 			}
