@@ -76,6 +76,9 @@ type search struct {
 
 // searchOf returns the search over the operations on one name.
 func searchOf(name string, ops []*operation) search {
+	if inBothModes(ops[0]) {
+		return sharedSearch(name, ops)
+	}
 	switch ops[0].Op {
 	case opLock, opTry, opUnlock, opCheck:
 		return lockSearch(name, ops)

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// checkFences checks all grants of all names together: no fence is granted twice, and
-// a grant that was called after another one had returned has the larger fence; of locks
-// that linger, a larger one than the other grants of its name. largest is the largest fence
-// that was granted before all of these.
+// checkFences checks all grants of all names together: no fence is granted twice, except to
+// those that share a lock, and a grant that was called after another one had returned has the
+// larger fence; of locks that linger, a larger one than the other grants of its name; of shared
+// holds, which may join others, no smaller one than these. largest is the largest fence that was
+// granted before all of these.
 func checkFences(v *verdict, ops []*operation, largest uint64) {
 	grants := granted(v, ops)
 	byFence := make(map[uint64]*operation)
@@ -19,7 +20,7 @@ func checkFences(v *verdict, ops []*operation, largest uint64) {
 	var before *operation // the returned grant with the largest fence
 	ofName := make(map[string]*operation)
 	for _, g := range grants {
-		if other := byFence[g.fence]; other != nil {
+		if other := byFence[g.fence]; other != nil && !samePhase(other, g) {
 			v.violation("fence %d is granted twice: %v and %v", g.fence, other, g)
 		}
 		byFence[g.fence] = g
@@ -28,17 +29,22 @@ func checkFences(v *verdict, ops []*operation, largest uint64) {
 			ofName[byReturn[0].Name] = larger(ofName[byReturn[0].Name], byReturn[0])
 			byReturn = byReturn[1:]
 		}
-		before := before
-		if lingers(g) {
+		before, joins := before, g.Op == opRLock || g.Op == opTryRLock
+		if lingers(g) || joins {
 			before = ofName[g.Name]
 		}
 		switch {
 		case g.fence <= largest && !lingers(g):
 			v.violation("a fence is not larger than %d, which was granted in an earlier phase: %v", largest, g)
-		case before != nil && g.fence <= before.fence:
+		case before != nil && (g.fence < before.fence || g.fence == before.fence && !joins):
 			v.violation("a later grant has a smaller fence: %v, then %v", before, g)
 		}
 	}
+}
+
+// samePhase reports whether two grants of one fence may be of those that held a lock shared together.
+func samePhase(a, b *operation) bool {
+	return a.Name == b.Name && grantsShared(a) && grantsShared(b) && !(a.Op == opDowngrade && b.Op == opDowngrade)
 }
 
 func lingers(op *operation) bool { return strings.Contains(op.Name, "/"+lingering+"/") }
@@ -57,7 +63,7 @@ func granted(v *verdict, ops []*operation) []*operation {
 	var grants []*operation
 	fences := make(map[string]uint64)
 	for _, op := range ops {
-		acquires := op.Op == opLock || op.Op == opTry || op.Op == opAcquire
+		acquires := acquires(op) || grantsShared(op) || op.Op == opAcquire
 		switch {
 		case !acquires || op.result != resultOK:
 		case op.fence == 0 && op.Op == opAcquire: // lost before its fence was read

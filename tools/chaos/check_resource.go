@@ -3,7 +3,7 @@
 package main
 
 // checkResource checks what the resource has recorded: accepted fences of a name never
-// decrease, a fence is that of one hold, and a hold whose write was refused, since a
+// decrease, a fence is that of one hold or of those that share a lock, and a hold whose write was refused, since a
 // later holder was there before, is not confirmed by its own clock afterwards.
 func checkResource(v *verdict, ops []*operation, writes []write) {
 	last, holds := make(map[string]write), make(map[uint64]write)
@@ -12,8 +12,14 @@ func checkResource(v *verdict, ops []*operation, writes []write) {
 		fence uint64
 	}
 	refused := make(map[grant]int64)
+	phases := make(map[grant]bool)
+	for _, op := range ops {
+		if op.result == resultOK && grantsShared(op) {
+			phases[grant{op.Name, op.fence}] = true
+		}
+	}
 	for _, w := range writes {
-		if other, ok := holds[w.Fence]; ok && other.Hold != w.Hold {
+		if other, ok := holds[w.Fence]; ok && other.Hold != w.Hold && !(other.Name == w.Name && phases[grant{w.Name, w.Fence}]) {
 			v.violation("fence %d came to the resource from two holds: %+v and %+v", w.Fence, other, w)
 		}
 		holds[w.Fence] = w
@@ -34,7 +40,7 @@ func checkResource(v *verdict, ops []*operation, writes []write) {
 		}
 	}
 	for _, op := range ops {
-		if op.Op != opCheck || op.result != resultOK {
+		if op.Op != opCheck && op.Op != opRCheck || op.result != resultOK {
 			continue
 		}
 		if at, stale := refused[grant{op.Name, op.fence}]; stale && op.Time > at {

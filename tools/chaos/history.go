@@ -21,10 +21,17 @@ import (
 // Kinds of operations. A check reads the fence of a hold, by the holder's clock
 // only; all others ask the group.
 const (
-	opLock    = "lock"
-	opTry     = "try"
-	opUnlock  = "unlock"
-	opCheck   = "check"
+	opLock   = "lock"
+	opTry    = "try"
+	opUnlock = "unlock"
+	opCheck  = "check"
+
+	opRLock     = "rlock"
+	opTryRLock  = "tryrlock"
+	opRUnlock   = "runlock"
+	opRCheck    = "rcheck" // a check of a shared hold
+	opDowngrade = "downgrade"
+
 	opAcquire = "acquire"
 	opRelease = "release"
 	opConfirm = "confirm" // a check of permits

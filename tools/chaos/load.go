@@ -30,6 +30,7 @@ type load struct {
 // access is what a client uses: the node of its process, or a connection to any member.
 type access interface {
 	FencedLock(name string, opts ...conclave.LockOption) *conclave.FencedLock
+	RWLock(name string, opts ...conclave.LockOption) *conclave.RWLock
 	Semaphore(name string, limit int) *conclave.Semaphore
 	KV() *conclave.KV
 	Done() <-chan struct{}
@@ -47,10 +48,11 @@ const (
 	semaphores     = 5
 	keys           = 8
 	longLocks      = 5 // fewer than clients that hold them
+	sharedLocks    = 3 // likewise
 )
 
 // clientsPerMember is how many clients a member runs: each kind has its share.
-const clientsPerMember = 14
+const clientsPerMember = 16
 
 // client is one goroutine with a loop of its own.
 type client struct {
@@ -88,6 +90,8 @@ func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.Writ
 			turn = c.keyTurn
 		case 12, 13:
 			turn = c.longTurn
+		case 14, 15:
+			turn = c.sharedTurn
 		}
 		remote := i%2 == 1
 		l.clients.Go(func() {
@@ -204,7 +208,11 @@ func (c *client) backOff(err error) {
 // classify returns the result of an operation by its error.
 func classify(op string, err error) string {
 	is := func(target error) bool { return errors.Is(err, target) }
-	changes := op != opLock && op != opTry && op != opAcquire && op != opGet // without an undo in the background
+	changes := true // without an undo in the background
+	switch op {
+	case opLock, opTry, opRLock, opTryRLock, opAcquire, opGet:
+		changes = false
+	}
 	switch {
 	case err == nil:
 		return resultOK

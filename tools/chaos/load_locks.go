@@ -96,14 +96,25 @@ func (c *client) reentrantTurn() int {
 	return n
 }
 
-func (c *client) lock(l *conclave.FencedLock, call record, try bool) (conclave.Fence, bool) {
+// exclusive is a handle that takes a lock exclusively.
+type exclusive interface {
+	Lock(ctx context.Context) (conclave.Fence, error)
+	TryLock(ctx context.Context) (conclave.Fence, error)
+	Unlock(ctx context.Context) error
+}
+
+func (c *client) lock(l exclusive, call record, try bool) (conclave.Fence, bool) {
+	if call.Op = opLock; try {
+		call.Op = opTry
+		return c.acquire(l.TryLock, call)
+	}
+	return c.acquire(l.Lock, call)
+}
+
+// acquire makes a call that is granted a lock.
+func (c *client) acquire(acquire func(context.Context) (conclave.Fence, error), call record) (conclave.Fence, bool) {
 	ctx, cancel := c.within(time.Second, 8*time.Second)
 	defer cancel()
-	call.Op = opLock
-	acquire := l.Lock
-	if try {
-		call.Op, acquire = opTry, l.TryLock
-	}
 	r, err := c.asks(call, func() (record, error) {
 		f, err := acquire(ctx)
 		return record{Fence: uint64(f)}, err
@@ -111,12 +122,14 @@ func (c *client) lock(l *conclave.FencedLock, call record, try bool) (conclave.F
 	return conclave.Fence(r.Fence), err == nil
 }
 
-func (c *client) unlock(l *conclave.FencedLock, name, hold string, f conclave.Fence) {
+func (c *client) unlock(l exclusive, name, hold string, f conclave.Fence) {
+	c.release(l.Unlock, record{Op: opUnlock, Name: name, Hold: hold, Fence: uint64(f)})
+}
+
+func (c *client) release(release func(context.Context) error, call record) {
 	ctx, cancel := c.within(time.Second, 5*time.Second)
 	defer cancel()
-	_, _ = c.asks(record{Op: opUnlock, Name: name, Hold: hold, Fence: uint64(f)}, func() (record, error) {
-		return record{}, l.Unlock(ctx)
-	}) // the history has the error
+	_, _ = c.asks(call, func() (record, error) { return record{}, release(ctx) }) // the history has the error
 }
 
 // semaphoreTurn acquires one or two permits and releases them.
@@ -171,7 +184,7 @@ func (c *client) use(h holder, check, name, hold string, f conclave.Fence) {
 			return
 		case <-time.After(rest):
 		}
-		if check == opCheck { // permits have several holders: their fences come in any order
+		if check != opConfirm { // permits have several holders: their fences come in any order
 			c.resource.write(name, hold, f)
 		}
 	}

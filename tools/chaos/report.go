@@ -20,6 +20,7 @@ type row struct {
 	failed        int // of these: without effect
 	lost          int // of these: the hold was lost before
 	grants        int
+	shared        int             // of these: of locks in shared mode
 	gap           time.Duration   // longest time without a successful grant
 	failovers     []time.Duration // from a leader's death to the return of the first grant that was called afterwards
 	recovery      time.Duration   // from the last healing until all members work
@@ -32,7 +33,7 @@ type row struct {
 func (r *row) measure(ops []*operation, deaths []int64) {
 	var grants []*operation
 	for _, op := range ops {
-		if op.Op == opCheck || op.Op == opConfirm {
+		if op.Op == opCheck || op.Op == opRCheck || op.Op == opConfirm {
 			continue
 		}
 		r.operations++
@@ -44,7 +45,11 @@ func (r *row) measure(ops []*operation, deaths []int64) {
 		case resultLost:
 			r.lost++
 		case resultOK:
-			if op.Op == opLock || op.Op == opTry || op.Op == opAcquire {
+			switch op.Op {
+			case opRLock, opTryRLock, opDowngrade:
+				r.shared++
+				fallthrough
+			case opLock, opTry, opAcquire:
 				grants = append(grants, op)
 			}
 		}
@@ -100,14 +105,14 @@ func short(d time.Duration) string {
 // printTable prints a row for each nemesis.
 func printTable(w io.Writer, rows []row) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tlongest gap\tleader killed: to next grant\thealthy after\tMiB on disk / in memory before\tand after\tsearches ok\tgiven up\tstale writes refused\tviolations")
+	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tof these shared\tlongest gap\tleader killed: to next grant\thealthy after\tMiB on disk / in memory before\tand after\tsearches ok\tgiven up\tstale writes refused\tviolations")
 	for _, r := range rows {
 		note := ""
 		if r.unsupported != "" {
 			note = " (no fault: not supported)"
 		}
-		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\n", r.nemesis, note,
-			r.operations, float64(r.operations)/r.seconds(), r.unknown, r.failed, r.lost, r.grants, short(r.gap), r.failover(),
+		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\n", r.nemesis, note,
+			r.operations, float64(r.operations)/r.seconds(), r.unknown, r.failed, r.lost, r.grants, r.shared, short(r.gap), r.failover(),
 			short(r.recovery), r.before, r.after, r.passed(), len(r.verdict.unknown), r.refused, len(r.violations))
 	}
 	_ = t.Flush() // standard output

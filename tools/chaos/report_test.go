@@ -55,14 +55,15 @@ func TestRow_Measure(t *testing.T) {
 	s.on(opCheck, "a", 21, 22, 1)
 	s.on(opUnlock, "a", 23, 24, 1)
 	s.lock("b", 15, 60, 2) // was waiting when the leader died
-	s.lock("c", 45, 75, 3)
+	s.both(opRLock, "c", 45, 75, 0, 3)
+	s.both(opRCheck, "c", 76, 77, 3, 3)
 	s.write(opPut, "v", 0, 50, never, resultUnknown, 0)
 	s.get(1, 2, "x", 1)
 	s.ops[len(s.ops)-1].result = resultFailed
 	r := row{nemesis: "kill", began: 0, ended: 100}
 	r.measure(s.ops, []int64{40})
-	if r.operations != 6 || r.unknown != 1 || r.failed != 1 || r.grants != 3 {
-		t.Errorf("got %d operations, %d unknown, %d failed, %d grants; want 6, 1, 1, 3", r.operations, r.unknown, r.failed, r.grants)
+	if r.operations != 6 || r.unknown != 1 || r.failed != 1 || r.grants != 3 || r.shared != 1 {
+		t.Errorf("got %d operations, %d unknown, %d failed, %d grants, %d of them shared; want 6, 1, 1, 3, 1", r.operations, r.unknown, r.failed, r.grants, r.shared)
 	}
 	if r.gap != 40 || len(r.failovers) != 1 || r.failovers[0] != 35 {
 		t.Errorf("got a gap of %v and failovers %v, want 40 ns and 35 ns", r.gap, r.failovers)
@@ -82,7 +83,7 @@ func TestTable(t *testing.T) {
 	printFindings(&text, rows)
 	flat := strings.Join(strings.Fields(text.String()), " ")
 	for _, want := range []string{
-		"kill 6000 600 3 0 0 0 1.23s 3: 300ms / 1s 0s 12 / 80 13 / 90 7 1 0 2", "churn (no fault: not supported)",
+		"kill 6000 600 3 0 0 0 0 1.23s 3: 300ms / 1s 0s 12 / 80 13 / 90 7 1 0 2", "churn (no fault: not supported)",
 		"VIOLATION, kill: other", "searches given up after 20s: k", "churn: not supported by this build: why",
 	} {
 		if !strings.Contains(flat, want) {
@@ -109,6 +110,9 @@ func TestClassify(t *testing.T) {
 		{opGet, conclave.ErrKeyNotFound, resultAbsent},
 		{opTry, conclave.ErrLocked, resultRefused},
 		{opLock, conclave.ErrUnknown, resultFailed}, // a Lock that failed never holds
+		{opTryRLock, conclave.ErrLocked, resultRefused},
+		{opRLock, conclave.ErrUnknown, resultFailed},
+		{opDowngrade, conclave.ErrUnknown, resultUnknown},
 		{opUnlock, conclave.ErrLockOwnershipLost, resultLost},
 		{opUnlock, conclave.ErrNotHeld, resultNotHeld},
 		{opUnlock, errors.New("other"), resultUnknown},

@@ -6,13 +6,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
 
 // Four seconds of one nemesis against three members, as a user runs it.
 func TestSmoke(t *testing.T) {
-	chaos(t, "-for", "4s", "-nemesis", "kill", "-members", "3", "-rate", "200", "-seed", "1")
+	out := chaos(t, "-for", "4s", "-nemesis", "kill", "-members", "3", "-rate", "200", "-seed", "1")
+	// That locks were held exclusively as well, the tool has checked.
+	if !regexp.MustCompile(`(?m)^kill( +\d+){5} +[1-9]\d* +[1-9]\d* `).MatchString(out) {
+		t.Errorf("no lock was shared:\n%s", out)
+	}
 }
 
 // A real firewall between two members, in one direction: the nemesis fails unless the member whose connections it drops reports it.
