@@ -15,7 +15,11 @@ const (
 
 // replyBytes is about what an outcome takes in a queue.
 func replyBytes(r *wire.Reply) int {
-	return noticeBytes + keyBytes*len(r.GetKeys()) + noticeBytes*len(r.GetChecks()) + len(r.GetDetail()) + len(r.GetTrace()) + slotBytes*len(r.GetSlots())
+	n := noticeBytes + keyBytes*len(r.GetKeys()) + noticeBytes*len(r.GetChecks()) + len(r.GetDetail()) + len(r.GetTrace()) + slotBytes*len(r.GetSlots())
+	for _, w := range r.GetCycle().GetWaits() {
+		n += wire.WaitBytes(w)
+	}
+	return n
 }
 
 // sizeOf is about what notices take in a queue.

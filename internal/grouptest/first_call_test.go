@@ -33,6 +33,7 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelProcess":    {"check process": firstIsChecked},
 	"LevelSlots":      {"numbers of permits": firstHasSlots},
 	"LevelShared":     {"share": firstShares},
+	"LevelDeadlock":   {"refused wait": firstIsRefused},
 }
 
 // A new group has everything that its founders support from the first call on.
@@ -178,6 +179,22 @@ func firstShares(g *Group) {
 		c.want(3+i, &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{Name: "x", Session: id[:], Handle: i, Shared: true}}}, wire.Code_OK)
 	}
 	c.want(5, &wire.Command{Op: &wire.Command_Downgrade{Downgrade: &wire.Downgrade{Name: "x", Session: id[:]}}}, wire.Code_NOT_HELD)
+}
+
+// firstIsRefused has two sessions wait for each other, of which the second one is refused.
+func firstIsRefused(g *Group) {
+	c, ids := newKeyed(g), []wire.ID{{1, 2, 3}, {1, 2, 4}}
+	c.want(1, c.register(10*time.Second), wire.Code_OK)
+	names := []string{"x", "y"}
+	for i, id := range ids {
+		seq := uint64(2 + 2*i)
+		c.want(seq, &wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{Id: id[:], Ttl: int64(time.Minute)}}}, wire.Code_OK)
+		c.want(seq+1, &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{Name: names[i], Session: id[:], Handle: 1}}}, wire.Code_OK)
+	}
+	for i, want := range []wire.Code{wire.Code_QUEUED, wire.Code_DEADLOCK} {
+		lock := &wire.Lock{Name: names[1-i], Session: ids[i][:], Handle: 2, Wait: true, RefuseDeadlock: true}
+		c.want(uint64(6+i), &wire.Command{Op: &wire.Command_Lock{Lock: lock}}, want)
+	}
 }
 
 // keyed is a client that states what it likes under one key.

@@ -124,37 +124,69 @@ type wait struct {
 // on; nil: there is none, or not whole. It looks at left waiters and shares at most, and counts them
 // down; whole reports that they were enough.
 func (s *session) cycle(left *int, v *ordered.Visits) (path []wait, whole bool) {
-	by := make(map[*session]wait) // by which the session was reached
-	for next := []*session{s}; len(next) > 0; next = next[1:] {
-		for w := next[0].waiters.First(); w != nil; w = w.inSession.Next() {
-			v.Count()
-			if *left--; *left < 0 {
-				return nil, false
-			}
-			for edge := range w.blockedBy(v) { // which counts
-				if edge.share != nil {
-					if *left--; *left < 0 {
-						return nil, false
-					}
-				}
-				switch _, reached := by[edge.owner]; {
-				case edge.owner.dead(), edge.owner == w.session, reached:
-				case edge.owner != s:
-					*left -= sessionWalked
-					by[edge.owner] = edge
-					next = append(next, edge.owner)
-				default:
-					for ok := true; ok; edge, ok = by[edge.waiter.session] {
-						v.Count()
-						path = append(path, edge)
-					}
-					slices.Reverse(path)
-					return path, true
-				}
+	x := search{to: s, left: left, visits: v, by: make(map[*session]wait), next: []*session{s}}
+	return x.run()
+}
+
+// search looks for a shortest way along edges to a session, the nearest sessions first.
+type search struct {
+	to     *session
+	left   *int
+	visits *ordered.Visits
+	by     map[*session]wait // by which the session was reached
+	next   []*session        // reached, and their waiters are not followed yet
+	inUse  bool              // follow nothing that lingers: whether its process uses it is not known here
+}
+
+// run follows the waiters of the sessions reached, and of those that they reach.
+func (x *search) run() (path []wait, whole bool) {
+	for ; len(x.next) > 0; x.next = x.next[1:] {
+		x.visits.Count()
+		for w := x.next[0].waiters.First(); w != nil; w = w.inSession.Next() {
+			x.visits.Count()
+			if path, whole = x.follow(w); path != nil || !whole {
+				return path, whole
 			}
 		}
 	}
 	return nil, true
+}
+
+// follow follows the edges of a waiter. It returns the whole way if one of them leads to the session.
+func (x *search) follow(w *waiter) (path []wait, whole bool) {
+	if *x.left--; *x.left < 0 {
+		return nil, false
+	}
+	for edge := range w.blockedBy(x.visits) { // which counts
+		if edge.share != nil {
+			if *x.left--; *x.left < 0 {
+				return nil, false
+			}
+		}
+		switch _, reached := x.by[edge.owner]; {
+		case edge.owner.dead(), edge.owner == w.session, reached, x.inUse && edge.lingers():
+		case edge.owner != x.to:
+			*x.left -= sessionWalked
+			x.by[edge.owner] = edge
+			x.next = append(x.next, edge.owner)
+		default:
+			for ok := true; ok; edge, ok = x.by[edge.waiter.session] {
+				x.visits.Count()
+				path = append(path, edge)
+			}
+			slices.Reverse(path)
+			return path, true
+		}
+	}
+	return nil, true
+}
+
+// lingers reports whether the owner may keep the lock without using it.
+func (e wait) lingers() bool {
+	if e.share != nil {
+		return e.share.lingering
+	}
+	return e.waiter.lock.lingering
 }
 
 // blockedBy iterates over the owners of what the waiter waits for, also those that have ended and are
@@ -192,4 +224,103 @@ func (m *Machine) viewCycle(path []wait) []WaitView {
 		views = append(views, v)
 	}
 	return views
+}
+
+// deadlocks is a machine as far as it refuses requests whose wait would close a cycle. That is decided when the request
+// would be queued, by the cycles through its own wait. While each session waits for one lock at a time, no
+// other command closes one: a lock is granted to a session that has waited for it, and that waits no more.
+type deadlocks struct{ *Machine }
+
+// searched bounds the searches for deadlocks as maxWalked does those of queries.
+type searched struct {
+	each, all        int // MaxSearched, MaxAllSearched; smaller ones in tests
+	members, clients int // what searches for them have looked at in the present entry
+}
+
+// of returns the sum that the command being applied counts in.
+func (x deadlocks) of() *int {
+	if x.forClient {
+		return &x.searched.clients
+	}
+	return &x.searched.members
+}
+
+// mayWait refuses what may not be queued.
+func (x deadlocks) mayWait(w *waiter, c *wire.Lock) *wire.Reply {
+	if r := x.mayJoin(w); r != nil {
+		return r
+	}
+	if !c.RefuseDeadlock || x.levels.agreed < wire.LevelDeadlock {
+		return nil
+	}
+	path := x.closedBy(w)
+	if path == nil {
+		return nil
+	}
+	w.since = x.stamp()
+	r := x.reply(wire.Code_DEADLOCK)
+	r.Cycle = x.listed(path)
+	return r
+}
+
+// closedBy returns a shortest cycle that the wait would close; nil: there is none, or it was not found within the
+// bounds. A session that has nothing is in none.
+func (x deadlocks) closedBy(w *waiter) []wait {
+	s := w.session
+	if s.holds.Len+s.leads.Len+s.shares.Len == 0 {
+		return nil
+	}
+	sum := x.of()
+	most := min(x.searched.each, x.searched.all-*sum)
+	left := most
+	search := search{to: s, left: &left, visits: &x.visits, by: make(map[*session]wait), inUse: true}
+	path, whole := search.follow(w)
+	if path == nil && whole {
+		path, _ = search.run()
+	}
+	*sum += most - left
+	return path
+}
+
+// listed returns a cycle as an outcome has it, which is kept: as many of its first steps as it may have.
+func (x deadlocks) listed(path []wait) *wire.Cycle {
+	c := &wire.Cycle{Length: uint32(len(path))}
+	left := wire.MaxCycleBytes
+	for i := range path {
+		x.visits.Count()
+		v := x.viewCycle(path[i : i+1])[0]
+		step := &wire.Wait{Name: v.Name, Election: v.Space == wire.Space_ELECTION, Waiter: v.Waiter.wire(), Holder: v.Holder.wire()}
+		if left -= wire.WaitBytes(step); left < 0 {
+			break
+		}
+		c.Waits = append(c.Waits, step)
+	}
+	return c
+}
+
+func (v OwnerView) wire() *wire.LockOwner {
+	return &wire.LockOwner{
+		Session: v.Session[:], Name: v.Name, Member: v.Member, Client: v.Client, Handle: v.Handle, Label: v.Label,
+		Since: v.Since, Shared: v.Shared, Ttl: v.TTL, Remaining: v.Remaining, Renewed: v.Renewed,
+	}
+}
+
+// Cycle returns the listed steps of the cycle that a reply names.
+func Cycle(r *wire.Reply) (views []WaitView) {
+	for _, step := range r.GetCycle().GetWaits() {
+		v := WaitView{Name: step.GetName(), Waiter: ownerView(step.GetWaiter()), Holder: ownerView(step.GetHolder())}
+		if step.GetElection() {
+			v.Space = wire.Space_ELECTION
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+func ownerView(o *wire.LockOwner) OwnerView {
+	id, _ := wire.IDFrom(o.GetSession())
+	return OwnerView{
+		Session: id, Name: o.GetName(), Member: o.GetMember(), Client: o.GetClient(), Handle: o.GetHandle(), Label: o.GetLabel(),
+		Since: o.GetSince(), Shared: o.GetShared(), TTL: o.GetTtl(), Remaining: o.GetRemaining(), Renewed: o.GetRenewed(),
+	}
 }

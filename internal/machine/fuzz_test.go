@@ -40,6 +40,10 @@ func FuzzApply(f *testing.F) {
 		f.Add(log)
 	}
 	f.Add(sharedLog(f))
+	f.Add(logOf(f,
+		"register member=1 boot=1 level=7", "raise level=7", "open s", "open t", "lock x s/1 shared", "lock y t/1", "lock y s/2 wait",
+		"lock x t/2 wait refuse-deadlock", "lock x t/2 shared", "lock x s/3 wait refuse-deadlock",
+	))
 	f.Fuzz(func(t *testing.T, log []byte) {
 		r := newRig()
 		for len(log) > 0 {
@@ -79,19 +83,26 @@ var fuzzCommands = []string{
 	"withdraw A.4",
 	"lock x s/1 shared wait lingering",
 	"downgrade x s/1 fence=1",
+	"lock x s/2 wait refuse-deadlock",
 	"write put k v flags=1 ; put-fenced k v fence=1 ; swap k v index=3 ; acquire k v session=s",
 	"write expect-holder k session=s index=1 ; release k v session=s ; expect k index=3",
 	"write delete k ; delete-if k index=0 ; delete-prefix a/",
 }
 
 // sharedLog has all that concerns shares.
-func sharedLog(tb testing.TB) (log []byte) {
+func sharedLog(tb testing.TB) []byte {
 	tb.Helper()
-	for i, line := range []string{
+	return logOf(tb,
 		"register member=1 boot=1 level=7", "raise level=7", "open s ttl=none delay=2s", "lock x s/1 shared reentrant", "lock x s/1 shared reentrant share=1",
 		"lock x s/2 wait", "lock x s/3 shared wait lingering", "unlock x s/1 share=1", "withdraw A.6", "lock x s/3 wait", "unlock x s/1 share=1",
 		"unlock x s/3 share=2", "downgrade x s/3 fence=3", "close s",
-	} {
+	)
+}
+
+// logOf is a log of entries with one command each.
+func logOf(tb testing.TB, lines ...string) (log []byte) {
+	tb.Helper()
+	for i, line := range lines {
 		data := oneCall(tb, uint64(i+1), line)
 		log = append(append(log, byte(len(data))), data...)
 	}

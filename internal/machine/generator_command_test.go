@@ -11,7 +11,7 @@ import (
 // The commands of the random logs: mostly sensible, sometimes nonsense.
 
 func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
-	n := g.rand.IntN(1140)
+	n := g.rand.IntN(1300)
 	for _, choice := range []struct {
 		weight int
 		make   func() *wire.Command
@@ -43,6 +43,7 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		{70, func() *wire.Command { return g.lockShared(r) }},
 		{50, func() *wire.Command { return g.unlockShared(r) }},
 		{20, func() *wire.Command { return g.downgrade(r) }},
+		{160, func() *wire.Command { return g.lockAcross(r) }},
 		{20, func() *wire.Command { return g.proclaim(r) }},
 		{20, func() *wire.Command { return g.refill(r) }},
 		{110, func() *wire.Command { return g.acquire(r) }},
@@ -158,7 +159,7 @@ func (g *generator) lock(r *reference.Model) *wire.Command {
 			c.Fence = l.Fence
 		}
 	}
-	c.Lingering = g.chance(40)
+	c.Lingering, c.RefuseDeadlock = g.chance(40), g.chance(50)
 	if g.chance(20) {
 		c.Label = g.handleLabel()
 	}

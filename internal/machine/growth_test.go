@@ -179,7 +179,7 @@ func growthSteps(d *driver) []growthStep {
 	}
 	checked := openCommand(wire.ID{31}, MaxTTL, 0)
 	checked.GetOpenSession().Checks = []string{"disk"}
-	return []growthStep{
+	return append([]growthStep{
 		one("Renew", &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}),
 		one("SetCheck", setCheckCommand(wire.CheckState_PASSING)),
 		one("OpenSession", named(openCommand(idleID, 100*second, 2*second))),
@@ -222,7 +222,19 @@ func growthSteps(d *driver) []growthStep {
 		one("AttachSession", attachCommand(wire.ID{32})),
 		one("Lock, claimed", lockCommand("other", wire.ID{32}, 7)),
 		one("Lock before the end", lockCommand("ending", idleID, 3)),
-		{"CloseSession", 3, func(d *driver) { d.do(closeCommand(idleID)) }},
+	}, lastSteps()...)
+}
+
+// lastSteps end the session that has done the steps before, and refuse a wait by which it would close a cycle.
+func lastSteps() []growthStep {
+	do := func(c *wire.Command) func(*driver) { return func(d *driver) { d.do(c) } }
+	return []growthStep{
+		{"Lock that may be refused, of a session without locks", 1, do(refusing(lockCommand("ending", attachedID, 2)))},
+		{"Withdraw of that", 1, func(d *driver) { d.do(withdrawCommand(d.inc, d.seq)) }},
+		{"Lock before a cycle", 1, do(lockCommand("across", attachedID, 1))},
+		{"Lock that it waits for", 1, do(lockCommand("ending", attachedID, 2))},
+		{"Lock that is refused", 2, func(d *driver) { d.want(wire.Code_DEADLOCK, d.do(refusing(lockCommand("across", idleID, 4)))) }},
+		{"CloseSession", 3, do(closeCommand(idleID))},
 		{"a lock-delay that ends", 3, func(d *driver) { d.at(d.time + 3*second) }},
 	}
 }

@@ -33,6 +33,9 @@ const (
 	MaxReleased     = 5_000     // things that one entry releases because of ended sessions and lock-delays
 	MaxInFlight     = 32_768    // sequence numbers above an incarnation's floor
 
+	MaxSearched    = 16_384 // waiters and shares that one search for a deadlock looks at; each session that it reaches counts for 8
+	MaxAllSearched = 32_768 // that those for all clients look at in one entry; those for all members as many
+
 	MaxOutcomeBytes    = 16 << 20  // of the outcomes that one process has not acknowledged
 	MaxAllOutcomeBytes = 256 << 20 // of those of all clients; of all members as much
 	MinOutcomeBytes    = 8 << 10   // that each process may keep, however much others do

@@ -22,6 +22,8 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MaxStandalone":      {MaxStandalone, reference.MaxStandalone},
 		"MaxWaiters":         {MaxWaiters, reference.MaxWaiters},
 		"MaxQueued":          {MaxQueued, reference.MaxQueued},
+		"MaxSearched":        {MaxSearched, reference.MaxSearched},
+		"MaxAllSearched":     {MaxAllSearched, reference.MaxAllSearched},
 		"MaxOutcomeBytes":    {MaxOutcomeBytes, reference.MaxOutcomeBytes},
 		"MaxAllOutcomeBytes": {MaxAllOutcomeBytes, reference.MaxAllOutcomeBytes},
 		"MinOutcomeBytes":    {MinOutcomeBytes, reference.MinOutcomeBytes},

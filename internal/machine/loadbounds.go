@@ -8,6 +8,8 @@ const (
 	keysOfReply     = 10 // Reply
 	checksOfReply   = 12
 	slotsOfReply    = 17
+	cycleOfReply    = 19
+	waitsOfCycle    = 2 // Cycle
 	slotsOfPermit   = 7 // PermitState
 )
 
@@ -20,7 +22,7 @@ func bounded(kind byte, record []byte) bool {
 		return wire.Occurrences(record, checksOfSession) <= MaxSessionChecks
 	case ticketKind:
 		return wire.Occurrences(record, keysOfReply) <= MaxOps && wire.Occurrences(record, checksOfReply) <= MaxSessionChecks &&
-			wire.Occurrences(record, slotsOfReply) <= MaxSlots
+			wire.Occurrences(record, slotsOfReply) <= MaxSlots && wire.OccurrencesWithin(record, cycleOfReply, waitsOfCycle) <= wire.MaxWaits
 	case permitKind:
 		return wire.Occurrences(record, slotsOfPermit) <= MaxSlots
 	}

@@ -34,30 +34,49 @@ func TestLoad_RepeatedFieldsBounded(t *testing.T) {
 		fields := message.ProtoReflect().Descriptor().Fields()
 		for i := range fields.Len() {
 			field := fields.Get(i)
-			if nested := field.Message(); nested != nil && !field.IsList() {
-				withoutLists(t, nested)
-			}
-			if !field.IsList() {
-				continue
-			}
-			found++
-			element := protowire.AppendBytes(protowire.AppendTag(nil, field.Number(), protowire.BytesType), nil)
-			d := roomyDisk()
-			d[key] = bytes.Repeat(element, length/len(element))
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			_, err := Load(d.pairs())
-			runtime.ReadMemStats(&after)
-			if !errors.Is(err, ErrCorrupt) {
-				t.Errorf("%s: %v", field.FullName(), err)
-			}
-			if taken := after.TotalAlloc - before.TotalAlloc; taken > length {
-				t.Errorf("%s: a record of %d bytes took %d", field.FullName(), length, taken)
+			switch nested := field.Message(); {
+			case field.IsList():
+				found++
+				loadRepeated(t, key, field, bytes.Repeat(elementOf(field, nil), length/2))
+			case nested != nil:
+				for i := range nested.Fields().Len() {
+					inner := nested.Fields().Get(i)
+					if inner.IsList() {
+						found++
+						loadRepeated(t, key, inner, elementOf(field, bytes.Repeat(elementOf(inner, nil), length/3)))
+						parts := elementOf(field, bytes.Repeat(elementOf(inner, nil), wire.MaxWaits))
+						loadRepeated(t, key, inner, bytes.Repeat(parts, length/len(parts)))
+					}
+					if inner.Message() != nil {
+						withoutLists(t, inner.Message())
+					}
+				}
 			}
 		}
 	}
-	if found < 3 {
+	if found < 4 {
 		t.Errorf("%d repeated fields", found)
+	}
+}
+
+func elementOf(field protoreflect.FieldDescriptor, value []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, field.Number(), protowire.BytesType), value)
+}
+
+// loadRepeated loads a record with too many elements of a field.
+func loadRepeated(t *testing.T, key string, field protoreflect.FieldDescriptor, record []byte) {
+	t.Helper()
+	d := roomyDisk()
+	d[key] = record
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Load(d.pairs())
+	runtime.ReadMemStats(&after)
+	if !errors.Is(err, ErrCorrupt) {
+		t.Errorf("%s: %v", field.FullName(), err)
+	}
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > uint64(len(record)) {
+		t.Errorf("%s: a record of %d bytes took %d", field.FullName(), len(record), taken)
 	}
 }
 

@@ -177,7 +177,7 @@ func (m *Machine) newPlace(w *waiter, c *wire.Lock) *wire.Reply {
 		return r
 	}
 	if w.lock != nil {
-		if r := m.mayJoin(w); r != nil {
+		if r := (deadlocks{m}).mayWait(w, c); r != nil {
 			return r
 		}
 		return m.enqueue(w)

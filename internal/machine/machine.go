@@ -58,6 +58,7 @@ type Machine struct {
 	standalone   ordered.Heap[*session] // with a TTL
 
 	retention retention
+	searched  searched
 
 	decoder wire.Decoder
 	encoder wire.Writer // of outcomes; its memory is used again
@@ -84,6 +85,7 @@ type Machine struct {
 func New() *Machine {
 	m := &Machine{split: MaxReleased, levels: levels{firstLevel, wire.FeatureLevel}}
 	m.retention = retention{most: MaxOutcomeBytes, all: MaxAllOutcomeBytes, least: MinOutcomeBytes}
+	m.searched.each, m.searched.all = MaxSearched, MaxAllSearched
 	v := &m.visits
 	m.gone = make(map[wire.ID]*incarnation)
 	m.members, m.former = make(map[uint64]*member), newFormer()
@@ -110,6 +112,7 @@ func New() *Machine {
 // must not propose one.
 func (m *Machine) Apply(index, term uint64, data []byte) fact.Result {
 	m.index, m.term, m.left, m.grants = index, term, m.split, min(m.split, MaxGrants)
+	m.searched.members, m.searched.clients = 0, 0
 	if len(data) == 0 {
 		m.startTerm()
 		return m.result()

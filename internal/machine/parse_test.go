@@ -259,7 +259,7 @@ func parseLock(a *arguments, c *wire.Command) {
 			Name: a.name(1), Reentrant: a.flag("reentrant"), Limit: uint32(a.number("limit")),
 			Wait: a.flag("wait"), Fence: a.number("fence"), Election: a.flag("election"), Value: a.text("value"),
 			Lingering: a.flag("lingering"), Label: a.label(),
-			Shared: a.flag("shared"), Share: a.number("share"),
+			Shared: a.flag("shared"), Share: a.number("share"), RefuseDeadlock: a.flag("refuse-deadlock"),
 		}
 		op.Session, op.Handle = a.owner(2)
 		c.Op = &wire.Command_Lock{Lock: op}

@@ -102,6 +102,9 @@ func printReply(r *wire.Reply) string {
 	if r.Holder != nil {
 		s += printHolder(r.Holder)
 	}
+	if c := r.Cycle; c != nil {
+		s += fmt.Sprintf(" %d waits: %s", c.Length, printCycle(Cycle(r)))
+	}
 	if r.Op != 0 {
 		s += fmt.Sprintf(" op=%d", r.Op)
 	}

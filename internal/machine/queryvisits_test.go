@@ -184,6 +184,7 @@ func TestQuery_LoopsCount(t *testing.T) {
 		"codecFor":     "types of queries",
 		"encodeEach":   "runs on any goroutine",
 		"AnswerSize":   "likewise",
+		"Cycle":        "likewise",
 		"each":         "likewise",
 		"anyOf":        "likewise",
 		"EncodeAnswer": "likewise",

@@ -20,3 +20,11 @@ func (r *rig) remember(each, bytes int) {
 	}
 	r.model.MostFormer, r.model.MostFormerBytes = each, bytes
 }
+
+// search sets how many waiters and shares a search for a deadlock looks at, and those of one entry.
+func (r *rig) search(each, all int) {
+	for _, m := range []*Machine{r.straight, r.loaded} {
+		m.searched.each, m.searched.all = each, all
+	}
+	r.model.MostSearched, r.model.MostAllSearched = each, all
+}

@@ -60,6 +60,9 @@ func runRandom(t *testing.T, seed uint64, n int, each ...func(r *rig, entry []by
 	if seed%3 == 2 { // often more numbers than may be remembered
 		r.remember(1+g.rand.IntN(4), 100+g.rand.IntN(400))
 	}
+	if seed%6 == 1 { // often more to look at than a search may
+		r.search(1+g.rand.IntN(20), 1+g.rand.IntN(40))
+	}
 	for begin := seed%3 > 0; g.made < n; begin = false {
 		data := g.entry(&r.model)
 		if begin {
@@ -128,6 +131,7 @@ func (r *rig) reload() (err error) {
 		return err
 	}
 	r.loaded.split = split
+	r.loaded.searched.each, r.loaded.searched.all = r.straight.searched.each, r.straight.searched.all
 	r.loaded.semaphores.numbers.MostEach, r.loaded.semaphores.numbers.MostBytes = r.straight.semaphores.numbers.MostEach, r.straight.semaphores.numbers.MostBytes
 	r.loaded.retention.most, r.loaded.retention.all, r.loaded.retention.least = bounds.most, bounds.all, bounds.least
 	if err := audit(r.loaded); err != nil {

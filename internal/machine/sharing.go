@@ -57,7 +57,7 @@ func (x sharing) request(w *waiter, c *wire.Lock) *wire.Reply {
 	case l != nil && l.phase().requests() >= MaxShares:
 		return x.refuse(wire.Code_BUSY, "the lock is held or awaited shared by too many (16384)")
 	case !free:
-		if r := x.mayJoin(w); r != nil {
+		if r := deadlocks(x).mayWait(w, c); r != nil {
 			return r
 		}
 		return x.enqueue(w)

@@ -89,7 +89,8 @@ func Bounds() map[string]Bound {
 		"Attached.members": {MaxFrame, maxMembers}, "GroupView.members": {MaxFrame, maxMembers}, "Delivery.notices": many(maxNotices), "EndedSession.session": id(),
 		"DeliveredRecall.session": id(), "DeliveredRecall.lock": text(maxName), "Answer.part": text(MaxFrame), "Answer.error": text(MaxFrame),
 		"Reply.detail": text(MaxFrame), "Reply.keys": many(maxOps), "Reply.checks": many(maxChecks), "Reply.trace": text(MaxFrame),
-		"Reply.slots":    {10 * maxNumbers, maxNumbers},
+		"Reply.slots": {10 * maxNumbers, maxNumbers}, "Cycle.waits": many(MaxWaits), "Wait.name": text(maxName),
+		"LockOwner.session": id(), "LockOwner.name": text(maxName), "LockOwner.label": text(maxName),
 		"Holder.session": id(), "KeyMeta.session": id(), "CheckTerms.name": text(MaxFrame),
 	}
 }

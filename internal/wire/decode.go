@@ -208,7 +208,7 @@ func (d *Decoder) plainCommand(data []byte) bool {
 
 func plainLock(l *Lock, data []byte) bool {
 	l.Name, l.Session, l.Handle, l.Reentrant, l.Limit, l.Wait, l.Fence, l.Lingering, l.Label = "", nil, 0, false, 0, false, 0, false, nil
-	l.Shared, l.Share = false, 0
+	l.Shared, l.Share, l.RefuseDeadlock = false, 0, false
 	for len(data) > 0 {
 		f, rest, ok := next(data)
 		if data = rest; !ok {
@@ -240,6 +240,8 @@ func plainLock(l *Lock, data []byte) bool {
 			l.Shared = f.number != 0
 		case 104:
 			l.Share = f.number
+		case 120:
+			l.RefuseDeadlock = f.number != 0
 		default: // an election's also: a machine keeps the value
 			return false
 		}

@@ -1,6 +1,10 @@
 package wire
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"bytes"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 // The group keeps the outcome of a command until the process that has submitted it
 // acknowledges it, so that a retry gets the same one. What a process may leave unacknowledged
@@ -11,13 +15,19 @@ const (
 	// MaxSlots is the most permits of one acquisition that get numbers.
 	MaxSlots = 128
 
+	// MaxCycleBytes bounds what the listed steps of a cycle count, which two with the longest names do not exceed. MaxWaits
+	// is how many there can be.
+	MaxCycleBytes = 4 << 10
+	MaxWaits      = MaxCycleBytes / waitBytes
+
 	// TicketBytes is what a ticket above the floor counts, with an outcome or without.
 	TicketBytes = 32
 
 	outcomeBytes    = 160 // of any outcome
 	keyMetaBytes    = 80
-	checkTermsBytes = 40 // without the check's name
-	slotBytes       = 5  // of a permit's number
+	checkTermsBytes = 40  // without the check's name
+	slotBytes       = 5   // of a permit's number
+	waitBytes       = 256 // of a step of a cycle, without texts
 	// maxOutcomeBytes is more than any outcome counts: of a Write with 128 operations, or of a
 	// session with 16 checks.
 	maxOutcomeBytes = outcomeBytes + 128*keyMetaBytes
@@ -29,6 +39,7 @@ const (
 // Operations of Command whose outcomes can be large.
 const (
 	opOpenSession   protowire.Number = 4
+	opLock          protowire.Number = 6
 	opAttachSession protowire.Number = 9
 	opSetCheck      protowire.Number = 10
 	opDropCheck     protowire.Number = 11
@@ -46,6 +57,9 @@ func OutcomeBytes(r *Reply) int {
 		n += checkTermsBytes + len(c.GetName())
 	}
 	n += slotBytes * len(r.GetSlots())
+	for _, w := range r.GetCycle().GetWaits() {
+		n += WaitBytes(w)
+	}
 	switch r.GetCode() {
 	case Code_QUEUED:
 		if permits := r.GetHolds(); permits <= MaxSlots {
@@ -57,6 +71,12 @@ func OutcomeBytes(r *Reply) int {
 	return n
 }
 
+// WaitBytes returns what a step of a cycle counts.
+func WaitBytes(w *Wait) int {
+	a, b := w.GetWaiter(), w.GetHolder()
+	return waitBytes + len(w.GetName()) + len(a.GetName()) + len(a.GetLabel()) + len(b.GetName()) + len(b.GetLabel())
+}
+
 // OutcomeBound returns an upper bound of what the ticket and the outcome of an encoded command
 // count, from its first bytes and its size. It must not be called for malformed commands.
 func OutcomeBound(command []byte) int {
@@ -65,8 +85,52 @@ func OutcomeBound(command []byte) int {
 		return TicketBytes + min(outcomeBytes+opGrowth*len(command), maxOutcomeBytes)
 	case opOpenSession, opAttachSession, opSetCheck, opDropCheck, opCreateSession, opRenewSession:
 		return TicketBytes + maxOutcomeBytes // they return the terms or the name of checks
+	case opLock:
+		if refusesDeadlock(command) {
+			return TicketBytes + outcomeBytes + MaxCycleBytes
+		}
 	case opAcquire:
 		return TicketBytes + outcomeBytes + slotBytes*MaxSlots
 	}
 	return TicketBytes + outcomeBytes
+}
+
+// refusesDeadlock reports whether an encoded Lock may have refuse_deadlock. Nearly none has the byte of its tag.
+func refusesDeadlock(command []byte) bool {
+	const field protowire.Number = 15
+	if bytes.IndexByte(command, byte(field<<3)) < 0 {
+		return false
+	}
+	for len(command) > 0 {
+		number, kind, n := protowire.ConsumeTag(command)
+		if n < 0 {
+			return false
+		}
+		if command = command[n:]; number == opLock && kind == protowire.BytesType {
+			lock, size := protowire.ConsumeBytes(command)
+			if size < 0 {
+				return false
+			}
+			if has(lock, field) {
+				return true
+			}
+		}
+		if n = protowire.ConsumeFieldValue(number, kind, command); n < 0 {
+			return false
+		}
+		command = command[n:]
+	}
+	return false
+}
+
+// has reports whether an encoded message has the field.
+func has(message []byte, field protowire.Number) bool {
+	for len(message) > 0 {
+		number, _, n := protowire.ConsumeField(message)
+		if n < 0 || number == field {
+			return n >= 0
+		}
+		message = message[n:]
+	}
+	return false
 }

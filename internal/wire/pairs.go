@@ -122,3 +122,19 @@ func Occurrences(data []byte, field int32) (count int) {
 	}
 	return count
 }
+
+// OccurrencesWithin counts a field in the messages that a field of an encoded message has: decoding makes one
+// message of them, with the elements of all.
+func OccurrencesWithin(data []byte, field, inner int32) (count int) {
+	for len(data) > 0 {
+		number, kind, value, n := consume(data)
+		if n < 0 {
+			return count
+		}
+		data = data[n:]
+		if int32(number) == field && kind == protowire.BytesType {
+			count += Occurrences(value, inner)
+		}
+	}
+	return count
+}

@@ -35,6 +35,7 @@ const (
 	LevelProcess    = 7 // the built-in check process: ReportProcess, and CrashEvidence between members
 	LevelShared     = 7 // Lock with shared, Unlock with share, and Downgrade
 	LevelSlots      = 7 // permits with numbers
+	LevelDeadlock   = 7 // Lock with refuse_deadlock
 	FeatureLevel    = LevelShared
 )
 

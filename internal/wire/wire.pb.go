@@ -271,6 +271,7 @@ const (
 	Code_SESSION_BOUND       Code = 21 // the session is bound to a live process
 	Code_STALE_SEQUENCER     Code = 22 // the session does not hold the key with that lock index
 	Code_LEVEL               Code = 23 // the feature level is not supported by every member; detail
+	Code_DEADLOCK            Code = 24 // the wait of a Lock with refuse_deadlock would close a cycle; cycle
 )
 
 // Enum value maps for Code.
@@ -300,6 +301,7 @@ var (
 		21: "SESSION_BOUND",
 		22: "STALE_SEQUENCER",
 		23: "LEVEL",
+		24: "DEADLOCK",
 	}
 	Code_value = map[string]int32{
 		"CODE_UNSPECIFIED":    0,
@@ -326,6 +328,7 @@ var (
 		"SESSION_BOUND":       21,
 		"STALE_SEQUENCER":     22,
 		"LEVEL":               23,
+		"DEADLOCK":            24,
 	}
 )
 
@@ -3891,10 +3894,13 @@ type Lock struct {
 	// Level 7: a share of the lock, which others can hold at the same time. Below the level, and
 	// with election, the two fields mean nothing. A share is re-entered by its number; fence
 	// means nothing then.
-	Shared        bool   `protobuf:"varint,12,opt,name=shared,proto3" json:"shared,omitempty"`
-	Share         uint64 `protobuf:"varint,13,opt,name=share,proto3" json:"share,omitempty"` // with shared and reentrant: number of the share being re-entered; 0: none
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Shared bool   `protobuf:"varint,12,opt,name=shared,proto3" json:"shared,omitempty"`
+	Share  uint64 `protobuf:"varint,13,opt,name=share,proto3" json:"share,omitempty"` // with shared and reentrant: number of the share being re-entered; 0: none
+	// Level 7, with wait: refuse the request if its wait would close a cycle of sessions that wait for
+	// each other. Below the level it means nothing.
+	RefuseDeadlock bool `protobuf:"varint,15,opt,name=refuse_deadlock,json=refuseDeadlock,proto3" json:"refuse_deadlock,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Lock) Reset() {
@@ -4016,6 +4022,13 @@ func (x *Lock) GetShare() uint64 {
 		return x.Share
 	}
 	return 0
+}
+
+func (x *Lock) GetRefuseDeadlock() bool {
+	if x != nil {
+		return x.RefuseDeadlock
+	}
+	return false
 }
 
 // Refill reserves another block of fences for the owner of a lingering lock.
@@ -4751,6 +4764,7 @@ type Reply struct {
 	Trace         []byte                 `protobuf:"bytes,15,opt,name=trace,proto3" json:"trace,omitempty"`                           // of a grant that was QUEUED: that of the Unlock or Release that caused it
 	Share         uint64                 `protobuf:"varint,16,opt,name=share,proto3" json:"share,omitempty"`                          // of a shared Lock, Unlock and Downgrade: number of the share; fence is that of its phase
 	Slots         []uint32               `protobuf:"varint,17,rep,packed,name=slots,proto3" json:"slots,omitempty"`                   // level 7: of a grant of permits, their numbers, ascending; none: see PermitState
+	Cycle         *Cycle                 `protobuf:"bytes,19,opt,name=cycle,proto3" json:"cycle,omitempty"`                           // with DEADLOCK
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4904,6 +4918,262 @@ func (x *Reply) GetSlots() []uint32 {
 	return nil
 }
 
+func (x *Reply) GetCycle() *Cycle {
+	if x != nil {
+		return x.Cycle
+	}
+	return nil
+}
+
+// Cycle is what the wait of a refused Lock would have closed, from that wait on.
+type Cycle struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Length        uint32                 `protobuf:"varint,1,opt,name=length,proto3" json:"length,omitempty"` // waits in it
+	Waits         []*Wait                `protobuf:"bytes,2,rep,name=waits,proto3" json:"waits,omitempty"`    // the first ones, as many as an outcome has room for
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cycle) Reset() {
+	*x = Cycle{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cycle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cycle) ProtoMessage() {}
+
+func (x *Cycle) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cycle.ProtoReflect.Descriptor instead.
+func (*Cycle) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *Cycle) GetLength() uint32 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *Cycle) GetWaits() []*Wait {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+// Wait is a step of a cycle: the session of waiter waits for a lock that holder has, whose session is that of the
+// next step's waiter, and the first one's after the last.
+type Wait struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Election      bool                   `protobuf:"varint,2,opt,name=election,proto3" json:"election,omitempty"`
+	Waiter        *LockOwner             `protobuf:"bytes,3,opt,name=waiter,proto3" json:"waiter,omitempty"`
+	Holder        *LockOwner             `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wait) Reset() {
+	*x = Wait{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wait) ProtoMessage() {}
+
+func (x *Wait) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wait.ProtoReflect.Descriptor instead.
+func (*Wait) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *Wait) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Wait) GetElection() bool {
+	if x != nil {
+		return x.Election
+	}
+	return false
+}
+
+func (x *Wait) GetWaiter() *LockOwner {
+	if x != nil {
+		return x.Waiter
+	}
+	return nil
+}
+
+func (x *Wait) GetHolder() *LockOwner {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+// LockOwner is a handle that holds a lock or waits for it, with its session's lease, when the command was
+// applied.
+type LockOwner struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // 16 bytes
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`       // of the session
+	Member        uint64                 `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`
+	Client        bool                   `protobuf:"varint,4,opt,name=client,proto3" json:"client,omitempty"` // member is a client's ID
+	Handle        uint64                 `protobuf:"varint,5,opt,name=handle,proto3" json:"handle,omitempty"`
+	Label         string                 `protobuf:"bytes,6,opt,name=label,proto3" json:"label,omitempty"`
+	Since         int64                  `protobuf:"varint,7,opt,name=since,proto3" json:"since,omitempty"`          // how long it has the lock or waits; -1: unknown
+	Shared        bool                   `protobuf:"varint,8,opt,name=shared,proto3" json:"shared,omitempty"`        // it has, or waits for, a share
+	Ttl           int64                  `protobuf:"varint,9,opt,name=ttl,proto3" json:"ttl,omitempty"`              // 0: none
+	Remaining     int64                  `protobuf:"varint,10,opt,name=remaining,proto3" json:"remaining,omitempty"` // until the session expires unless renewed; 0 without TTL
+	Renewed       int64                  `protobuf:"varint,11,opt,name=renewed,proto3" json:"renewed,omitempty"`     // since the last renewal; -1: nothing renews the session
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockOwner) Reset() {
+	*x = LockOwner{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockOwner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockOwner) ProtoMessage() {}
+
+func (x *LockOwner) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockOwner.ProtoReflect.Descriptor instead.
+func (*LockOwner) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *LockOwner) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *LockOwner) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LockOwner) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *LockOwner) GetClient() bool {
+	if x != nil {
+		return x.Client
+	}
+	return false
+}
+
+func (x *LockOwner) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *LockOwner) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *LockOwner) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *LockOwner) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
+func (x *LockOwner) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *LockOwner) GetRemaining() int64 {
+	if x != nil {
+		return x.Remaining
+	}
+	return 0
+}
+
+func (x *LockOwner) GetRenewed() int64 {
+	if x != nil {
+		return x.Renewed
+	}
+	return 0
+}
+
 // CheckTerms is how long a check can be relied upon when the command was applied.
 type CheckTerms struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4916,7 +5186,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4928,7 +5198,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4941,7 +5211,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -4981,7 +5251,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4993,7 +5263,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5006,7 +5276,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -5067,7 +5337,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5079,7 +5349,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5092,7 +5362,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -5159,7 +5429,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5171,7 +5441,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5184,7 +5454,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -5299,7 +5569,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5311,7 +5581,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5324,7 +5594,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -5430,7 +5700,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5442,7 +5712,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5455,7 +5725,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -5501,7 +5771,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5513,7 +5783,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5526,7 +5796,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -5589,7 +5859,7 @@ type EndedClientState struct {
 
 func (x *EndedClientState) Reset() {
 	*x = EndedClientState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5601,7 +5871,7 @@ func (x *EndedClientState) String() string {
 func (*EndedClientState) ProtoMessage() {}
 
 func (x *EndedClientState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5614,7 +5884,7 @@ func (x *EndedClientState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedClientState.ProtoReflect.Descriptor instead.
 func (*EndedClientState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *EndedClientState) GetUntil() int64 {
@@ -5647,7 +5917,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5659,7 +5929,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5672,7 +5942,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SessionState) GetName() string {
@@ -5799,7 +6069,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5811,7 +6081,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5824,7 +6094,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -5923,7 +6193,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5935,7 +6205,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5948,7 +6218,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ShareState) GetSession() []byte {
@@ -6031,7 +6301,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6043,7 +6313,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6056,7 +6326,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -6089,7 +6359,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6101,7 +6371,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6114,7 +6384,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -6170,7 +6440,7 @@ type SlotState struct {
 
 func (x *SlotState) Reset() {
 	*x = SlotState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6182,7 +6452,7 @@ func (x *SlotState) String() string {
 func (*SlotState) ProtoMessage() {}
 
 func (x *SlotState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6195,7 +6465,7 @@ func (x *SlotState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotState.ProtoReflect.Descriptor instead.
 func (*SlotState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SlotState) GetSession() string {
@@ -6230,7 +6500,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6242,7 +6512,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6255,7 +6525,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -6343,7 +6613,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6355,7 +6625,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6368,7 +6638,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -6429,7 +6699,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6441,7 +6711,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6454,7 +6724,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -6711,7 +6981,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04term\x18\x04 \x01(\x04R\x04term\":\n" +
 	"\fCloseSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1a\n" +
-	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\xbe\x02\n" +
+	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\xe7\x02\n" +
 	"\x04Lock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -6726,7 +6996,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	" \x01(\bR\tlingering\x12\x14\n" +
 	"\x05label\x18\v \x01(\fR\x05label\x12\x16\n" +
 	"\x06shared\x18\f \x01(\bR\x06shared\x12\x14\n" +
-	"\x05share\x18\r \x01(\x04R\x05share\"|\n" +
+	"\x05share\x18\r \x01(\x04R\x05share\x12'\n" +
+	"\x0frefuse_deadlock\x18\x0f \x01(\bR\x0erefuseDeadlock\"|\n" +
 	"\x06Refill\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -6795,7 +7066,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\">\n" +
 	"\bWithdraw\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x83\x04\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb6\x04\n" +
 	"\x05Reply\x12.\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x1a.conclave.internal.v1.CodeR\x04code\x12\x14\n" +
 	"\x05holds\x18\x03 \x01(\rR\x05holds\x12\x14\n" +
@@ -6815,7 +7086,29 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"lock_delay\x18\r \x01(\x03R\tlockDelay\x12\x14\n" +
 	"\x05trace\x18\x0f \x01(\fR\x05trace\x12\x14\n" +
 	"\x05share\x18\x10 \x01(\x04R\x05share\x12\x14\n" +
-	"\x05slots\x18\x11 \x03(\rR\x05slots\"P\n" +
+	"\x05slots\x18\x11 \x03(\rR\x05slots\x121\n" +
+	"\x05cycle\x18\x13 \x01(\v2\x1b.conclave.internal.v1.CycleR\x05cycle\"Q\n" +
+	"\x05Cycle\x12\x16\n" +
+	"\x06length\x18\x01 \x01(\rR\x06length\x120\n" +
+	"\x05waits\x18\x02 \x03(\v2\x1a.conclave.internal.v1.WaitR\x05waits\"\xa8\x01\n" +
+	"\x04Wait\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\belection\x18\x02 \x01(\bR\belection\x127\n" +
+	"\x06waiter\x18\x03 \x01(\v2\x1f.conclave.internal.v1.LockOwnerR\x06waiter\x127\n" +
+	"\x06holder\x18\x04 \x01(\v2\x1f.conclave.internal.v1.LockOwnerR\x06holder\"\x8f\x02\n" +
+	"\tLockOwner\x12\x18\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06member\x18\x03 \x01(\x04R\x06member\x12\x16\n" +
+	"\x06client\x18\x04 \x01(\bR\x06client\x12\x16\n" +
+	"\x06handle\x18\x05 \x01(\x04R\x06handle\x12\x14\n" +
+	"\x05label\x18\x06 \x01(\tR\x05label\x12\x14\n" +
+	"\x05since\x18\a \x01(\x03R\x05since\x12\x16\n" +
+	"\x06shared\x18\b \x01(\bR\x06shared\x12\x10\n" +
+	"\x03ttl\x18\t \x01(\x03R\x03ttl\x12\x1c\n" +
+	"\tremaining\x18\n" +
+	" \x01(\x03R\tremaining\x12\x18\n" +
+	"\arenewed\x18\v \x01(\x03R\arenewed\"P\n" +
 	"\n" +
 	"CheckTerms\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -6991,7 +7284,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05Space\x12\b\n" +
 	"\x04LOCK\x10\x00\x12\f\n" +
 	"\bELECTION\x10\x01\x12\r\n" +
-	"\tSEMAPHORE\x10\x02*\x94\x03\n" +
+	"\tSEMAPHORE\x10\x02*\xa2\x03\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\n" +
@@ -7021,7 +7314,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04BUSY\x10\x14\x12\x11\n" +
 	"\rSESSION_BOUND\x10\x15\x12\x13\n" +
 	"\x0fSTALE_SEQUENCER\x10\x16\x12\t\n" +
-	"\x05LEVEL\x10\x17B/Z-github.com/conclave-go/conclave/internal/wireb\x06proto3"
+	"\x05LEVEL\x10\x17\x12\f\n" +
+	"\bDEADLOCK\x10\x18B/Z-github.com/conclave-go/conclave/internal/wireb\x06proto3"
 
 var (
 	file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescOnce sync.Once
@@ -7036,7 +7330,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Failure)(0),               // 0: conclave.internal.v1.Failure
 	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
@@ -7099,23 +7393,26 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*KeyOp)(nil),              // 58: conclave.internal.v1.KeyOp
 	(*Withdraw)(nil),           // 59: conclave.internal.v1.Withdraw
 	(*Reply)(nil),              // 60: conclave.internal.v1.Reply
-	(*CheckTerms)(nil),         // 61: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 62: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 63: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 64: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 65: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 66: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 67: conclave.internal.v1.IncarnationState
-	(*EndedClientState)(nil),   // 68: conclave.internal.v1.EndedClientState
-	(*SessionState)(nil),       // 69: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 70: conclave.internal.v1.LockState
-	(*ShareState)(nil),         // 71: conclave.internal.v1.ShareState
-	(*SemaphoreState)(nil),     // 72: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 73: conclave.internal.v1.PermitState
-	(*SlotState)(nil),          // 74: conclave.internal.v1.SlotState
-	(*WaiterState)(nil),        // 75: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 76: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 77: conclave.internal.v1.KeyDelayState
+	(*Cycle)(nil),              // 61: conclave.internal.v1.Cycle
+	(*Wait)(nil),               // 62: conclave.internal.v1.Wait
+	(*LockOwner)(nil),          // 63: conclave.internal.v1.LockOwner
+	(*CheckTerms)(nil),         // 64: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 65: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 66: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 67: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 68: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 69: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 70: conclave.internal.v1.IncarnationState
+	(*EndedClientState)(nil),   // 71: conclave.internal.v1.EndedClientState
+	(*SessionState)(nil),       // 72: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 73: conclave.internal.v1.LockState
+	(*ShareState)(nil),         // 74: conclave.internal.v1.ShareState
+	(*SemaphoreState)(nil),     // 75: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 76: conclave.internal.v1.PermitState
+	(*SlotState)(nil),          // 77: conclave.internal.v1.SlotState
+	(*WaiterState)(nil),        // 78: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 79: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 80: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -7177,16 +7474,20 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	58, // 56: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
 	5,  // 57: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
 	4,  // 58: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	62, // 59: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	63, // 60: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	61, // 61: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	2,  // 62: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	1,  // 63: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	65, // 59: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	66, // 60: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	64, // 61: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	61, // 62: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
+	62, // 63: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
+	63, // 64: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
+	63, // 65: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
+	2,  // 66: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	1,  // 67: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -7258,7 +7559,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   72,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -23,6 +23,9 @@ const (
 	MaxInFlight     = 32_768
 	MaxIncarnations = 1024
 
+	MaxSearched    = 16_384
+	MaxAllSearched = 32_768
+
 	MaxOutcomeBytes    = 16 << 20
 	MaxAllOutcomeBytes = 256 << 20
 	MinOutcomeBytes    = 8 << 10

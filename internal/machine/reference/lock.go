@@ -126,7 +126,7 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 		l.holds++
 		return &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds}
 	case c.Wait:
-		return sharing{r}.line(l, place)
+		return sharing{r}.line(l, place, c)
 	case l.Owner != nil:
 		if !c.Lingering || l.Owner.Session != place.Session {
 			r.recallOwner(l)

@@ -35,6 +35,10 @@ type Model struct {
 	// Numbers of permits that are remembered: of one semaphore, and the bytes of all. 0: the limits.
 	MostFormer, MostFormerBytes int
 
+	// What a search for a deadlock may look at, and those of one entry. 0: the limits.
+	MostSearched, MostAllSearched int
+
+	searched    map[bool]int // by those of the present entry, for clients or not
 	former      []formerSlot // the oldest first
 	past        []ended      // clients whose keys must not be used again yet
 	dead        []*dead      // sessions whose holds are being released, in the order of their ends
@@ -125,7 +129,7 @@ func (r *Model) Apply(index, term uint64, b *wire.Batch) fact.Result {
 	if r.quota = r.Split; r.quota == 0 {
 		r.quota = MaxReleased
 	}
-	r.grants = min(r.quota, MaxGrants)
+	r.grants, r.searched = min(r.quota, MaxGrants), map[bool]int{}
 	r.Now = max(r.Now, b.Time)
 	r.fire()
 	for _, s := range b.Submissions {

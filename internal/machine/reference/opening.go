@@ -108,7 +108,9 @@ func (r *Model) renewSession(c *wire.RenewSession) *wire.Reply {
 	case !s.Standalone:
 		return answer(wire.Code_INVALID)
 	}
-	s.renewed = r.Now
+	if s.ttl > 0 {
+		s.renewed = r.Now
+	}
 	return r.opened(s)
 }
 

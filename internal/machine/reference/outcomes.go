@@ -31,6 +31,9 @@ func (inc *Incarnation) kept(seq uint64) (n int) {
 		if o.Reply.Code == wire.Code_QUEUED && o.Reply.Holds <= MaxSlots {
 			n += 5 * int(o.Reply.Holds)
 		}
+		for _, w := range o.Reply.GetCycle().GetWaits() {
+			n += stepBytes(w)
+		}
 		for _, c := range o.Reply.Checks {
 			n += 40 + len(c.Name)
 		}

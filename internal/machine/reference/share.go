@@ -103,7 +103,7 @@ func (x sharing) request(l *Lock, p Place, c *wire.Lock) *wire.Reply {
 	}
 	switch {
 	case !free:
-		return x.line(l, p)
+		return x.line(l, p, c)
 	case l == nil:
 		l = &Lock{Name: c.Name}
 		x.Locks = append(x.Locks, l)
@@ -112,9 +112,14 @@ func (x sharing) request(l *Lock, p Place, c *wire.Lock) *wire.Reply {
 }
 
 // line puts a request at the end of the queue.
-func (x sharing) line(l *Lock, p Place) *wire.Reply {
+func (x sharing) line(l *Lock, p Place, c *wire.Lock) *wire.Reply {
 	if len(l.Queue) >= MaxWaiters || x.queued(p.Ticket.Incarnation) >= MaxQueued {
 		return answer(wire.Code_BUSY)
+	}
+	if c.RefuseDeadlock && x.Level >= wire.LevelDeadlock {
+		if cycle := deadlocks(x).closes(l, p); cycle != nil {
+			return &wire.Reply{Code: wire.Code_DEADLOCK, Cycle: cycle}
+		}
 	}
 	x.recall(l, p)
 	x.arrivals++
