@@ -35,6 +35,10 @@ var (
 	// hold them now. The handle works again once each Unlock owed, or Resign, was
 	// called.
 	ErrLockOwnershipLost = errors.New("lock ownership lost")
+	// ErrDeadlock: the wait of a Lock or RLock would have closed a cycle of sessions that wait for each
+	// other; see [RefuseDeadlock]. The error is a *DeadlockError, which has the cycle. No effect. Release what
+	// another one waits for before the next Lock.
+	ErrDeadlock = errors.New("the wait would close a cycle of sessions that wait for each other")
 	// ErrAcquireLimitReached: the handle holds the lock as often as its Reentrant
 	// limit allows.
 	ErrAcquireLimitReached = errors.New("reentrant limit reached")
@@ -257,6 +261,8 @@ func refusal(r *wire.Reply) error {
 			return fmt.Errorf("%w: %s", ErrLocked, holder)
 		}
 		return ErrLocked
+	case wire.Code_DEADLOCK:
+		return deadlock(r)
 	case wire.Code_LIMIT_MISMATCH:
 		return fmt.Errorf("%w: %d: use that one, or change it with Resize", ErrLimitMismatch, r.GetLimit())
 	case wire.Code_STALE_FENCE:

@@ -233,6 +233,62 @@ func (m membersByID) cycle(views []machine.WaitView) WaitCycle {
 	return c
 }
 
+// RefuseDeadlock has Lock and RLock of the handle fail with ErrDeadlock, and without an effect, if their wait
+// would close a cycle: if each of several sessions held, in either mode, what the one before waits for. The error is a
+// *[DeadlockError], which lists the cycle. Release what the session holds then, and begin again; the others
+// get their locks. Of two requests that would deadlock at the same time, one is refused.
+//
+// It is for sessions that stand for one task each: goroutines that share a session may wait and hold
+// independently, and what looks like a cycle then dissolves by itself. The group decides once, when it would queue
+// the request, about the wait of this handle alone. A later request without the option can close a cycle, so give
+// it to all handles of such sessions.
+//
+// Not found is a cycle through permits of a semaphore, through a lock that lingers ([Linger]), whose node may not use it
+// at the moment, and one of a single session, which waits for a lock that it holds itself, by this handle or another. A hold counts until its Unlock has been applied. If the search would look at more than 16,384 places in queues and shared
+// holds, of which each session counts for 8, or those of one entry of the log at more than 32,768 for all
+// members or all clients, the request waits as without the option.
+//
+// The option excludes Linger: with both, a use of the handle returns ErrInvalid. While a member of the group runs a build
+// that does not know it, Lock and RLock fail with ErrUpgradeRequired. TryLock and TryRLock do not wait, so it changes nothing
+// for them.
+func RefuseDeadlock() LockOption {
+	return lockOption(func(o *lockOptions) { o.config.RefuseDeadlock = true })
+}
+
+// check refuses options that exclude each other.
+func (o *lockOptions) check() {
+	if o.err == nil && o.config.RefuseDeadlock && o.config.Linger > 0 {
+		o.err = fmt.Errorf("%w: RefuseDeadlock with Linger: the group does not know who waits for a lock that lingers", ErrInvalid)
+	}
+}
+
+// DeadlockError is the reason why a handle with [RefuseDeadlock] was refused. It wraps ErrDeadlock.
+type DeadlockError struct {
+	// Cycle is a shortest cycle that the wait would have closed, from that wait on, when the group decided. Of a long
+	// one it has the first steps: as many as 4 KiB have room for, of which a step takes 256 bytes, its names and
+	// its labels, so two at least. NodeName and Alive of the owners are not set.
+	Cycle WaitCycle
+	// Sessions is how many sessions the whole cycle has.
+	Sessions int
+}
+
+// Error lists the cycle.
+func (e *DeadlockError) Error() string {
+	text := fmt.Sprintf("%v: %v", ErrDeadlock, e.Cycle)
+	if more := e.Sessions - len(e.Cycle); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+// Unwrap returns ErrDeadlock.
+func (e *DeadlockError) Unwrap() error { return ErrDeadlock }
+
+// deadlock is the error of a wait that was refused.
+func deadlock(r *wire.Reply) error {
+	return &DeadlockError{Cycle: membersByID{}.cycle(machine.Cycle(r)), Sessions: int(r.GetCycle().GetLength())}
+}
+
 // rotated returns the cycle from the smallest session ID on.
 func (c WaitCycle) rotated() WaitCycle {
 	first := 0

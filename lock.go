@@ -143,6 +143,7 @@ func newLock(g *Group, lease *client.Lease, space wire.Space, name string, opts 
 	for _, opt := range opts {
 		opt.applyLock(&o)
 	}
+	o.check()
 	l := &FencedLock{group: g, name: name, bad: o.err}
 	l.handle.Init(g.client, o.config)
 	return l
@@ -158,7 +159,7 @@ func newLock(g *Group, lease *client.Lease, space wire.Space, name string, opts 
 // ctx's, with ErrUnavailable if no quorum was reachable; ErrSessionExpired for a
 // handle of a session that has ended; ErrLockOwnershipLost if the handle held the
 // lock and lost it, even during the call, until each Unlock owed was called;
-// ErrAcquireLimitReached; ErrBusy with too many waiters or calls under way;
+// ErrAcquireLimitReached; ErrDeadlock with [RefuseDeadlock]; ErrBusy with too many waiters or calls under way;
 // ErrTooLarge and ErrInvalid for the name or an option; ErrClosed.
 //
 // A hold is a lease. Its holder can be paused at any moment, even right after Lock

@@ -17,7 +17,7 @@ func TestResultOf(t *testing.T) {
 		ResultLost:        {ErrLockOwnershipLost, ErrSessionExpired},
 		ResultInvalid:     {ErrInvalid, ErrTooLarge},
 		ResultCanceled:    {context.Canceled, context.DeadlineExceeded},
-		ResultRefused:     {ErrLocked, ErrLockDelay, ErrNotHeld, ErrCompareFailed, ErrAcquireLimitReached, errors.New("any other")},
+		ResultRefused:     {ErrLocked, ErrLockDelay, ErrNotHeld, ErrCompareFailed, ErrAcquireLimitReached, ErrDeadlock, errors.New("any other")},
 	} {
 		for _, err := range errs {
 			if got := resultOf(fault("lock", "x", err)); got != want {

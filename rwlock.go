@@ -65,6 +65,7 @@ func newRWLock(g *Group, lease *client.Lease, name string, opts []LockOption) *R
 	for _, opt := range opts {
 		opt.applyLock(&o)
 	}
+	o.check()
 	l := &RWLock{group: g, name: name, bad: o.err}
 	l.handle.Init(g.client, o.config)
 	return l

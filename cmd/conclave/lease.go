@@ -99,8 +99,12 @@ func parseFence(text string) (conclave.Fence, error) {
 // After an error those that are held yet are released with the session.
 func (o *tenancy) takeLocks(ctx context.Context, s *conclave.Session, names []string) (lease, error) {
 	var grants []grant
+	opts := []conclave.LockOption{conclave.WithLabel(o.label)}
+	if o.refuseDeadlock {
+		opts = append(opts, conclave.RefuseDeadlock())
+	}
 	for _, name := range names {
-		lock := s.RWLock(name, conclave.WithLabel(o.label))
+		lock := s.RWLock(name, opts...)
 		acquire, release := lock.Lock, lock.Unlock
 		switch {
 		case o.shared && o.try:

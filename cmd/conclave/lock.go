@@ -28,6 +28,7 @@ type tenancy struct {
 	label, value     string
 	try, once        bool
 	shared           bool // the locks are held beside others that share them
+	refuseDeadlock   bool // a wait that would close a cycle is refused
 	permits, of      int  // of a semaphore and its limit; 0: a lock
 }
 
@@ -44,6 +45,8 @@ func (o *tenancy) validate() error {
 		return usagef("--wait: want 0 or more, got %v", o.wait)
 	case o.try && o.wait > 0:
 		return usagef("--try does not wait, so --wait has no effect")
+	case o.try && o.refuseDeadlock:
+		return usagef("--try does not wait, so --refuse-deadlock has no effect")
 	}
 	return nil
 }
@@ -57,6 +60,8 @@ func (o *tenancy) validatePermits(flags *pflag.FlagSet) error {
 		return usagef("--permits: want 1 to %d, the limit, got %d", o.of, o.permits)
 	case flags.Changed("label"):
 		return usagef("--label has no effect on permits")
+	case o.refuseDeadlock:
+		return usagef("--refuse-deadlock has no effect on permits")
 	}
 	return nil
 }
@@ -77,7 +82,7 @@ is killed if this process dies.
 
 The exit code is the command's, or
   123  the lease was lost, and the command stopped
-  124  not acquired: held by another with --try, or --wait is over
+  124  not acquired: held by another with --try, --wait is over, or a deadlock is refused
   125  this program failed: no member can be reached, …
   126  the command cannot be run
   127  the command was not found
@@ -92,7 +97,9 @@ func (p *program) lockCommand() *cobra.Command {
 			"in reverse order. They are lost together. They need a COMMAND: without -- it would be taken for a lock.\n\n" +
 			"With --permits and --of it is permits of a semaphore in place of a lock: commands on all machines run at the same time as long as their " +
 			"permits are no more than the limit.\n\n" +
-			"With --shared it runs beside other commands with --shared, and not beside one without. One that waits without it lets none in before it.\n" + afterwards,
+			"With --shared it runs beside other commands with --shared, and not beside one without. One that waits without it lets none in before it.\n\n" +
+			"With --refuse-deadlock a lock is not waited for, and the exit code is 124, if that would close a cycle of sessions that wait for each other. " +
+			"A command inside another one has a session of its own, and the group does not know that the outer one waits for it: name all locks in one command.\n" + afterwards,
 		Example:     "  conclave lock nightly -- ./job.sh\n  conclave lock nightly --try -- ./job.sh || echo busy\n  conclave lock encoders --permits 1 --of 3 -- ./encode.sh",
 		Annotations: map[string]string{runsChild: "yes"}, ValidArgsFunction: p.completeLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -119,6 +126,7 @@ func (p *program) lockCommand() *cobra.Command {
 	cmd.Flags().IntVar(&o.permits, "permits", 0, "acquire this `number` of permits of the semaphore NAME, in place of a lock")
 	cmd.Flags().IntVar(&o.of, "of", 0, "the `limit` of the semaphore, in which all its users must agree")
 	cmd.Flags().BoolVar(&o.shared, "shared", false, "hold the lock beside others that hold it with --shared")
+	cmd.Flags().BoolVar(&o.refuseDeadlock, "refuse-deadlock", false, "do not wait if that would close a cycle of sessions that wait for each other")
 	cmd.MarkFlagsRequiredTogether("permits", "of")
 	cmd.MarkFlagsMutuallyExclusive("permits", "shared")
 	return cmd
@@ -331,7 +339,7 @@ func notAcquired(ctx, waiting context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return withCode(codeOf(cause(ctx, err)), cause(ctx, err))
-	case waiting.Err() != nil, errors.Is(err, conclave.ErrLocked), errors.Is(err, conclave.ErrLockDelay):
+	case waiting.Err() != nil, errors.Is(err, conclave.ErrLocked), errors.Is(err, conclave.ErrLockDelay), errors.Is(err, conclave.ErrDeadlock):
 		return withCode(exitNotAcquired, err)
 	}
 	return err

@@ -26,6 +26,7 @@ func classify(err error) (class string, refused bool) {
 		{conclave.ErrCompareFailed, "compare_failed", true},
 		{conclave.ErrNotHeld, "not_held", false},
 		{conclave.ErrAcquireLimitReached, "acquire_limit_reached", false},
+		{conclave.ErrDeadlock, "deadlock", false},
 		{conclave.ErrLimitMismatch, "limit_mismatch", false},
 		{conclave.ErrNoLimit, "no_limit", false},
 		{conclave.ErrStaleFence, "stale_fence", false},

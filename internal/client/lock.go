@@ -23,6 +23,7 @@ type Lock struct {
 	limit     uint32
 	linger    time.Duration // for which a tenure goes on after a release; 0: there is none
 	label     string        // for people
+	refuse    bool          // a wait that would close a cycle
 
 	order  order
 	shares *shares // of an RWLock; nil: the lock is only taken exclusively
@@ -40,12 +41,15 @@ type LockConfig struct {
 	Limit     uint32 // of holds, with Reentrant; 0 is none
 	Linger    time.Duration
 	Label     string // is not submitted before the group is at the level for that
+
+	RefuseDeadlock bool // a wait that would close a cycle of sessions is refused; not with Linger
 }
 
 // Init makes l a new handle. l must be a zero Lock.
 func (l *Lock) Init(c *Client, cfg LockConfig) {
 	l.client, l.lease, l.space, l.name = c, cfg.Lease, cfg.Space, cfg.Name
 	l.reentrant, l.limit, l.linger, l.label = cfg.Reentrant, cfg.Limit, cfg.Linger, cfg.Label
+	l.refuse = cfg.RefuseDeadlock
 	l.number = c.handles.Add(1)
 }
 
@@ -57,6 +61,9 @@ func (l *Lock) Init(c *Client, cfg LockConfig) {
 func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte, tr *Trace) (fence uint64, err error) {
 	if fence, ok := l.acquireHere(ctx); ok {
 		return fence, nil
+	}
+	if err := l.mayRefuse(wait); err != nil {
+		return 0, err
 	}
 	return l.acquire(ctx, wanted{target: l, wait: wait, value: value}, tr)
 }
@@ -127,6 +134,17 @@ func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, 
 			return got, err
 		}
 	}
+}
+
+// mayRefuse returns why the group cannot refuse the wait: below its level a member would queue the request.
+func (l *Lock) mayRefuse(wait bool) error {
+	if !l.refuse || !wait || l.client.group.Level() >= wire.LevelDeadlock {
+		return nil
+	}
+	return refusal(&wire.Reply{
+		Code:   wire.Code_LEVEL,
+		Detail: "not every member of the group can refuse a deadlock: upgrade all of them, and the group does so a second later",
+	})
 }
 
 // acquireUnder returns the lease to acquire under, and the handle's hold, if any.
@@ -318,6 +336,7 @@ func (l *Lock) lockCommand(lease *Lease, held *Hold, w wanted) *wire.Command {
 		Name: l.name, Session: lease.id[:], Handle: l.number,
 		Reentrant: l.reentrant, Limit: l.limit, Wait: w.wait,
 		Election: l.space == wire.Space_ELECTION, Value: w.value, Shared: w.shared,
+		RefuseDeadlock: l.refuse && w.wait,
 	}
 	if held != nil {
 		if g := held.now(); g.share != 0 {

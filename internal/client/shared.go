@@ -49,6 +49,9 @@ func (l *RWLock) AcquireShared(ctx context.Context, wait bool, tr *Trace) (fence
 	if fence, ok := l.shares.acquireHere(ctx); ok {
 		return fence, nil
 	}
+	if err := l.mayRefuse(wait); err != nil {
+		return 0, err
+	}
 	return l.acquire(ctx, wanted{target: &l.shares, shared: true, wait: wait}, tr)
 }
 
