@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -168,5 +169,24 @@ func TestDeadlock_CycleCut(t *testing.T) {
 				t.Errorf("the outcome has %d bytes, counts %d, and its command %d", proto.Size(r), n, most)
 			}
 		})
+	}
+}
+
+// What searches for clients look at does not count for members, nor the other way round.
+func TestDeadlock_ClassesApart(t *testing.T) {
+	d, a, _ := newDeadlock(t, 1)
+	d.registerClients(1, 2, 60*second, d.time+60*second)
+	d.m.searched.all = 10 // as much as one search takes
+	request := refusing(lockCommand("y", a, 3))
+	client := func(seq uint64) *wire.Submission { return ofClient(1, seq, request) }
+	member := func(seq uint64) *wire.Submission {
+		return &wire.Submission{Incarnation: d.inc[:], Member: 1, Calls: []*wire.Call{{Seq: d.seq + seq, Command: must(proto.Marshal(request))}}}
+	}
+	var got []wire.Code
+	for _, o := range d.submit(client(2), member(1), client(3), member(2)).Outcomes {
+		got = append(got, o.Reply.Code)
+	}
+	if want := []wire.Code{wire.Code_DEADLOCK, wire.Code_DEADLOCK, wire.Code_QUEUED, wire.Code_QUEUED}; !slices.Equal(got, want) {
+		t.Errorf("outcomes %v, want %v", got, want)
 	}
 }
