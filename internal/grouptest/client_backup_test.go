@@ -107,7 +107,7 @@ func TestClient_BackupSlowWriter(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		first := sync.OnceFunc(func() { close(reached); <-released })
-		done <- c.Backup(Within(t, patience), writerFunc(func(p []byte) (int, error) { first(); return b.Write(p) }))
+		done <- c.Backup(Within(t, time.Minute), writerFunc(func(p []byte) (int, error) { first(); return b.Write(p) }))
 	}()
 	<-reached
 	Pass(time.Second) // without a bound all of it arrives meanwhile

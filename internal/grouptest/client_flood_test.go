@@ -44,7 +44,7 @@ func TestClient_FloodStarvesNoOther(t *testing.T) {
 	}
 	Pass(2 * time.Second)
 	for range 5 {
-		if _, err := c.KV().Put(Within(t, patience), "k", nil); err != nil {
+		if _, err := c.KV().Put(Within(t, time.Minute), "k", nil); err != nil {
 			t.Error(err)
 		}
 	}

@@ -162,10 +162,6 @@ func nextAnswer(t *testing.T, conn *hostile.Conn) *wire.Answer {
 
 // A command with a list that is longer than any honest one ends the connection before it is decoded.
 func TestClient_LongListInCommand(t *testing.T) {
-	g := Start(t, 1)
-	Dial(t, &conclave.ClientConfig{}, g.Nodes...)
-	conn := hostileClient(t, g.Nodes[0])
-	Must(t, conn.SendMessage(attachPart(new(wire.Attach))))
 	ops := make([]*wire.KeyOp, 400_000)
 	for i := range ops {
 		ops[i] = new(wire.KeyOp)
@@ -173,6 +169,10 @@ func TestClient_LongListInCommand(t *testing.T) {
 	command, err := proto.Marshal(&wire.Command{Op: &wire.Command_Write{Write: &wire.Write{Ops: ops}}})
 	Must(t, err)
 	s := &wire.Submission{Calls: []*wire.Call{{Seq: 1, Command: command}}}
+	g := Start(t, 1)
+	Dial(t, &conclave.ClientConfig{}, g.Nodes...)
+	conn := hostileClient(t, g.Nodes[0]) // which sends nothing by itself, so the member would close it meanwhile
+	Must(t, conn.SendMessage(attachPart(new(wire.Attach))))
 	_, err = conn.Receive() // Attached
 	Must(t, err)
 	Must(t, conn.SendMessage(&wire.ClientFrame{Body: &wire.ClientFrame_Submission{Submission: s}}))
