@@ -14,6 +14,8 @@ type modes struct {
 	together           int // of the shared ones, those that began while another handle trusted one of the same lock
 	after              int // of the exclusive ones, those of a lock that was held shared before
 	downgrades, queued int // of these, those that let waiting handles in
+
+	tenures, local, recalled int // shared tenures that began; the shared holds in them; recalls that a process has got
 }
 
 func (m *modes) add(o modes) {
@@ -23,11 +25,15 @@ func (m *modes) add(o modes) {
 	m.after += o.after
 	m.downgrades += o.downgrades
 	m.queued += o.queued
+	m.tenures += o.tenures
+	m.local += o.local
+	m.recalled += o.recalled
 }
 
 // occurred reports whether there was some of each.
 func (m modes) occurred() bool {
-	return m.exclusive > 0 && m.shared > 0 && m.together > 0 && m.after > 0 && m.downgrades > 0 && m.queued > 0
+	return m.exclusive > 0 && m.shared > 0 && m.together > 0 && m.after > 0 && m.downgrades > 0 && m.queued > 0 &&
+		m.tenures > 0 && m.local > m.tenures && m.recalled > 0
 }
 
 func btoi(b bool) int {
@@ -87,6 +93,7 @@ func (sim *simulation) checkShared(h *handle) {
 		for _, other := range m.handles() {
 			switch {
 			case other == h || other.lock != h.lock || other.space != h.space || !other.trustsHold():
+			case h.sharing != nil && other.sharing == h.sharing && other.fence == h.fence: // both have one share
 			case !other.shared || other.fence != h.fence || other.share == h.share:
 				sim.fail("%d.%d has a share of %s with fence %d, and %d.%d holds it with fence %d, shared %t",
 					h.session.program.n, h.n, h.lock, h.fence, m.n, other.n, other.fence, other.shared)

@@ -35,6 +35,8 @@ type handle struct {
 	tenure *tenure
 	place  linger.Place[*handle]
 	local  *operation // the grant in the tenure
+
+	sharing *sharedTenure // in which it waits or holds; of sharers
 }
 
 type handleState int

@@ -158,6 +158,7 @@ func (p *program) act() {
 		s.handles[p.sim.rng.IntN(len(s.handles))].act()
 		if s.keeper != nil {
 			s.keeper.act()
+			s.sharers.act()
 		}
 		p.maybeRead()
 		p.write()
@@ -176,7 +177,7 @@ func (p *program) atRest() bool {
 			return false
 		}
 	}
-	return p.noTTL != nil && p.noTTL.open
+	return p.noTTL != nil && p.noTTL.open && !p.session.sharers.ending()
 }
 
 // handles returns those of both sessions.
@@ -185,6 +186,9 @@ func (p *program) handles() []*handle {
 	for _, s := range []*simSession{p.session, p.noTTL} {
 		if s != nil {
 			all = append(all, s.handles...)
+			if s.sharers != nil {
+				all = append(all, s.sharers.handles...)
+			}
 		}
 	}
 	return all

@@ -24,7 +24,8 @@ type simSession struct {
 	lost           bool
 	closing        bool
 	handles        []*handle
-	keeper         *keeper // nil: no lock lingers
+	keeper         *keeper  // nil: no lock lingers
+	sharers        *sharers // likewise
 }
 
 const (
@@ -58,6 +59,7 @@ func (p *program) openSession() {
 	}
 	if p.sim.faults.lingers {
 		s.addKeeper()
+		s.addSharers()
 	}
 	s.behavior = wire.Behavior(p.sim.rng.IntN(2))
 	if p.sim.faults.checks && p.remote == nil { // a client has no checks
@@ -169,6 +171,7 @@ func (p *program) replaced(alive func(wire.ID) bool) {
 	}
 	if s := p.session; s != nil && s.keeper != nil {
 		s.keeper.recall(func(*tenure) bool { return true }) // as in the client: a recall may have been skipped
+		s.sharers.recall(func(*sharedTenure) bool { return true })
 	}
 }
 

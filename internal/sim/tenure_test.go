@@ -295,6 +295,9 @@ func (p *program) recalled(recalls []fact.Recall) {
 	for _, r := range recalls {
 		if s := p.session; s != nil && s.keeper != nil && s.id == r.Session {
 			s.keeper.recall(func(t *tenure) bool { return t.name == r.Lock && t.number == r.Handle })
+			s.sharers.recall(func(t *sharedTenure) bool {
+				return r.Shared && t.name == r.Lock && t.number == r.Handle && (r.Share == 0 || r.Share == t.share)
+			})
 		}
 	}
 }
