@@ -43,6 +43,7 @@ var regressionSeeds = map[uint64]string{
 	227:   "the only member to know that a removal was committed informed the removed one and was lost: the others still needed the removed member's vote",
 	262:   "a member stopped when its log showed its removal, though its vote was still needed to remove it",
 	10757: "on coarse clocks a lock-delay lasts half as long",
+	20083: "a session of a lost member may outlast the convergence of the others",
 	11123: "the state of a snapshot may be ahead of the next change in the feed",
 	19909: "a former leader forwarded a request for a leadership transfer to its successor, in the name of the requested leader",
 	8802:  "the leader, of two voters, told of a demotion, crashed, and started again with the old configuration: it needed the vote of the demoted member, whose log was longer",

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -101,12 +102,18 @@ func (p *program) closeOrphans() {
 		return
 	}
 	for _, s := range sessionsOf(p.sim.history.oracle) {
-		if i := s.Member - 1; s.TTL == 0 && i < uint64(len(p.sim.members)) && p.sim.members[i].destroyed {
+		if s.TTL == 0 && p.sim.ofDestroyed(s) {
 			p.closingOrphan = true
 			p.forceClose(s.ID, false, func() { p.closingOrphan = false })
 			return
 		}
 	}
+}
+
+// ofDestroyed reports whether the session is one of a lost member.
+func (sim *simulation) ofDestroyed(s machine.SessionView) bool {
+	i := s.Member - 1
+	return i < uint64(len(sim.members)) && sim.members[i].destroyed
 }
 
 func (sim *simulation) resize(p *program) {

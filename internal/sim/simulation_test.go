@@ -203,7 +203,7 @@ func (sim *simulation) newID() (id wire.ID) {
 }
 
 // converged reports whether all members are at the same index with nothing in
-// progress, and every program has acquired and released once more.
+// progress, every program has acquired and released once more, and the sessions of lost members have ended.
 func (sim *simulation) converged() bool {
 	for _, m := range sim.remaining() {
 		proc := m.process
@@ -211,7 +211,8 @@ func (sim *simulation) converged() bool {
 			return false
 		}
 	}
-	return sim.remotesAtRest() && (!sim.faults.joins || sim.reconciled())
+	return sim.remotesAtRest() && (!sim.faults.joins || sim.reconciled()) &&
+		!(sim.anyDestroyed() && slices.ContainsFunc(sessionsOf(sim.history.oracle), sim.ofDestroyed))
 }
 
 // remaining returns the members that are neither removed nor permanently lost, nor yet to join.
