@@ -119,6 +119,15 @@ type Acquired struct {
 	Holds         uint32   // if Held: of a lock, the holds of its owner; of a semaphore, the permits
 	Share         uint64   // if Held: number of a share; 0: it is none
 	Slots         []uint32 // the permits' numbers, if they have some; never changed
+	Allowed, Now  int64    // if Held and the hold ends in time: as in wire.Reply
+}
+
+// ending returns what an acquisition says of the end of its hold.
+func (a Acquired) ending(b *bound) Acquired {
+	if b != nil {
+		a.Allowed, a.Now = max(0, b.ends-b.requested), b.requested
+	}
+	return a
 }
 
 // Acquisition returns what the ticket of a queued Lock or Acquire has obtained.
@@ -131,11 +140,11 @@ func (m *Machine) Acquisition(t wire.Ticket) Acquired {
 	case o.waiter != nil:
 		return Acquired{Waiting: true}
 	case o.hold != nil:
-		return Acquired{Held: true, Fence: o.hold.fence, Holds: o.hold.holds}
+		return Acquired{Held: true, Fence: o.hold.fence, Holds: o.hold.holds}.ending(o.hold.bound())
 	case o.share != nil:
-		return Acquired{Held: true, Fence: o.share.lock.phase().fence, Holds: o.share.holds, Share: o.share.number}
+		return Acquired{Held: true, Fence: o.share.lock.phase().fence, Holds: o.share.holds, Share: o.share.number}.ending(o.share.end)
 	case o.permit != nil:
-		return Acquired{Held: true, Fence: o.permit.fence, Holds: o.permit.n, Slots: o.permit.slots}
+		return Acquired{Held: true, Fence: o.permit.fence, Holds: o.permit.n, Slots: o.permit.slots}.ending(o.permit.end)
 	}
 	return Acquired{}
 }
@@ -150,7 +159,7 @@ func (m *Machine) Recheck(t wire.Ticket, session wire.ID, semaphore string) *wir
 	case got.Waiting:
 		return nil
 	case got.Held:
-		return &wire.Reply{Code: wire.Code_OK, Fence: got.Fence, Holds: got.Holds, Share: got.Share, Slots: got.Slots, Trace: m.storedTrace(t)}
+		return &wire.Reply{Code: wire.Code_OK, Fence: got.Fence, Holds: got.Holds, Share: got.Share, Slots: got.Slots, Trace: m.storedTrace(t), Allowed: got.Allowed, Now: got.Now}
 	case limit != 0:
 		return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: limit}
 	}

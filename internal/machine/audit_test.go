@@ -38,6 +38,7 @@ func audit(m *Machine) error {
 	}
 	a.belongings()
 	a.portions()
+	a.ends()
 	if a.delayed+len(m.keys.delays) != m.delays.Len() {
 		a.fail("%d delays, and %d are kept", a.delayed+len(m.keys.delays), m.delays.Len())
 	}

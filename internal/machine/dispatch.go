@@ -39,7 +39,7 @@ func (m *Machine) dispatch(inc *incarnation, seq uint64, c *wire.Command) *wire.
 	switch op := c.Op.(type) {
 	case *wire.Command_Renew:
 		m.renewed(inc)
-		return m.reply(wire.Code_OK)
+		return bounding{m}.renewal()
 	case *wire.Command_Deregister:
 		m.drop(inc, fact.Closed)
 		return m.reply(wire.Code_OK)
@@ -96,5 +96,5 @@ func (m *Machine) dispatch(inc *incarnation, seq uint64, c *wire.Command) *wire.
 			return x.downgrade(op.Downgrade)
 		}
 	}
-	return m.refuse(wire.Code_INVALID, "unknown command")
+	return bounding{m}.dispatch(c)
 }

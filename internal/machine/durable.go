@@ -132,6 +132,7 @@ func (l *lock) state() proto.Message {
 		st.Value = leader.Value
 	}
 	st.Incarnation, st.Seq = ticketState(l.ticket)
+	st.Ends, st.Requested = l.bound().state()
 	return st
 }
 
@@ -145,6 +146,7 @@ func (p *permit) state() proto.Message {
 		st.Session = p.owner.id[:]
 	}
 	st.Incarnation, st.Seq = ticketState(p.ticket)
+	st.Ends, st.Requested = p.end.state()
 	return st
 }
 
@@ -168,7 +170,7 @@ func (w *waiter) state() proto.Message {
 	return &wire.WaiterState{
 		Session: w.session.id[:], Handle: w.handle, Permits: w.permits, Value: w.value, Lingering: w.lingering,
 		Incarnation: w.ticket.by.id[:], Seq: w.ticket.seq, Since: w.since, Label: w.label,
-		Shared: w.shared,
+		Shared: w.shared, MaxHold: w.maxHold,
 	}
 }
 

@@ -50,6 +50,7 @@ func (l *lock) fields(w *wire.Writer) bool {
 	w.Flag(10, l.lingering)
 	w.Number(11, uint64(l.since))
 	w.String(12, l.label())
+	l.bound().fields(w)
 	return true
 }
 
@@ -71,6 +72,8 @@ func (s stored) fields(w *wire.Writer) bool {
 	w.Bytes(15, r.Trace)
 	w.Number(16, r.Share)
 	w.Numbers(17, r.Slots)
+	w.Number(18, uint64(r.Allowed))
+	w.Number(30, uint64(r.Now))
 	return true
 }
 
@@ -85,6 +88,7 @@ func (p *permit) fields(w *wire.Writer) bool {
 	}
 	w.Number(5, uint64(p.delayUntil))
 	w.Numbers(7, p.slots)
+	p.end.fields(w)
 	return true
 }
 

@@ -12,7 +12,7 @@ import (
 
 // advance moves group time forward, never back, and fires what is due: first all
 // sessions together, whether their own TTL or that of a check has expired, then
-// lock-delays, then shares that the last entry had no room for, then incarnations, then the removal of a member, then tombstones. The queue places of expiring incarnations go
+// holds whose MaxHold has passed, then lock-delays, then shares that the last entry had no room for, then incarnations, then the removal of a member, then tombstones. The queue places of expiring incarnations go
 // before anything is released, so that nothing is granted to a session or a process
 // that ends in the same entry.
 func (m *Machine) advance(time int64) {
@@ -30,6 +30,7 @@ func (m *Machine) advance(time int64) {
 		m.dropPlaces(inc, &shortened)
 	}
 	m.endSessions(nil, fact.Expired, shortened)
+	bounding{m}.end()
 	m.endDelays()
 	sharing{m}.servePortions()
 	for _, inc := range silent {
@@ -61,6 +62,9 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 	}
 	if x := m.delays.First(); x != nil {
 		at, ok = min(at, x.ends()), true
+	}
+	if b := m.bounds.First(); b != nil {
+		at, ok = min(at, b.ends), true
 	}
 	if c := m.checkups.First(); c != nil {
 		at, ok = min(at, c.deadline()), true

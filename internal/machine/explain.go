@@ -33,6 +33,7 @@ type OwnerView struct {
 	Shared    bool  `json:",omitempty"` // it has, or waits for, a share
 	TTL       int64 // 0: none
 	Remaining int64 // until the session expires unless renewed; 0 without TTL
+	EndsIn    int64 `json:",omitempty"` // of a holder: as in LockView
 	Renewed   int64 // since the last renewal; -1: the session is unbound, so nothing renews it
 }
 
@@ -80,7 +81,7 @@ func (x sharing) cycleOf(l *lock, left *int) (views []WaitView) {
 }
 
 func (m *Machine) viewHolder(l *lock) OwnerView {
-	return m.viewOwner(l.owner, OwnerView{Handle: l.handle, Label: l.label(), Since: m.age(l.since)})
+	return m.viewOwner(l.owner, OwnerView{Handle: l.handle, Label: l.label(), Since: m.age(l.since), EndsIn: l.bound().left(m.now)})
 }
 
 func (m *Machine) viewWaiter(w *waiter) OwnerView {

@@ -11,7 +11,7 @@ import (
 // The commands of the random logs: mostly sensible, sometimes nonsense.
 
 func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
-	n := g.rand.IntN(1300)
+	n := g.rand.IntN(1335)
 	for _, choice := range []struct {
 		weight int
 		make   func() *wire.Command
@@ -44,6 +44,7 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		{50, func() *wire.Command { return g.unlockShared(r) }},
 		{20, func() *wire.Command { return g.downgrade(r) }},
 		{160, func() *wire.Command { return g.lockAcross(r) }},
+		{35, func() *wire.Command { return g.extend(r) }},
 		{20, func() *wire.Command { return g.proclaim(r) }},
 		{20, func() *wire.Command { return g.refill(r) }},
 		{110, func() *wire.Command { return g.acquire(r) }},
@@ -160,6 +161,10 @@ func (g *generator) lock(r *reference.Model) *wire.Command {
 		}
 	}
 	c.Lingering, c.RefuseDeadlock = g.chance(40), g.chance(50)
+	if g.chance(30) {
+		c.MaxHold, c.Lingering = g.maxHold(), g.chance(2)
+		c.Election = c.Election && g.chance(5)
+	}
 	if g.chance(20) {
 		c.Label = g.handleLabel()
 	}
@@ -219,6 +224,9 @@ func (g *generator) acquire(r *reference.Model) *wire.Command {
 		if p := g.some(s, func(p reference.Permit) bool { return p.Unclaimed }); p != nil && g.chance(50) {
 			c.Session, c.Permits = p.Session[:], p.Permits
 		}
+	}
+	if g.chance(30) {
+		c.MaxHold = g.maxHold()
 	}
 	switch g.rand.IntN(60) {
 	case 0:

@@ -14,6 +14,7 @@ func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
 	}
 	l.owner.list(l).Remove(l)
 	m.voidTicket(l)
+	bounding{m}.drop(l.bound())
 	r := m.grant(l, w)
 	if l.waiters() > 0 { // they have recalled the former hold
 		m.recallOwner(l)
@@ -33,6 +34,7 @@ func (m *Machine) grantHead(l *lock) {
 func (x sharing) disown(l *lock) {
 	l.owner.list(l).Remove(l)
 	x.voidTicket(l)
+	bounding(x).drop(l.bound())
 	x.candidates -= l.leader().Bytes()
 	l.owner, l.handle, l.holds, l.fence, l.lingering, l.since = nil, 0, 0, 0, false, 0
 	x.setLabel(l, "")
@@ -106,6 +108,7 @@ func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 	if l.lingering {
 		r.Block = firstBlock
 	}
+	bounding{m}.begin(l, w, r)
 	return r
 }
 
@@ -133,6 +136,7 @@ func (m *Machine) grantPermits(w *waiter, slots []uint32) *wire.Reply {
 	m.dirty.create(p.key(), p)
 	r := m.reply(wire.Code_OK)
 	r.Fence, r.Holds, r.Slots = p.fence, p.n, p.slots
+	bounding{m}.begin(p, w, r)
 	return r
 }
 
@@ -143,7 +147,9 @@ func (m *Machine) reenter(l *lock, limit uint32) *wire.Reply {
 	}
 	l.holds++
 	m.dirty.put(l.key, l)
-	return m.holding(l)
+	r := m.holding(l)
+	l.bound().reply(r, m.now)
+	return r
 }
 
 // nextFences reserves n fences and returns the first. There must be as many.

@@ -18,6 +18,8 @@ const (
 	MinTTL       = 1 * second
 	MaxTTL       = 24 * 60 * 60 * second
 	MaxLockDelay = 60 * second
+	MinMaxHold   = second / 1000 // after which a hold ends
+	MaxMaxHold   = 24 * 60 * 60 * second
 	MinSilence   = 5 * second // of a registered process, before it can be declared dead
 
 	MaxIncarnations = 1024      // of members, registered at once

@@ -16,6 +16,8 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MinTTL":             {MinTTL, reference.MinTTL},
 		"MaxTTL":             {MaxTTL, reference.MaxTTL},
 		"MaxLockDelay":       {MaxLockDelay, reference.MaxLockDelay},
+		"MinMaxHold":         {MinMaxHold, reference.MinMaxHold},
+		"MaxMaxHold":         {MaxMaxHold, reference.MaxMaxHold},
 		"MinSilence":         {MinSilence, reference.MinSilence},
 		"MaxSessions":        {MaxSessions, reference.MaxSessions},
 		"MaxAllSessions":     {MaxAllSessions, reference.MaxAllSessions},

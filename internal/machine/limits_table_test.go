@@ -28,7 +28,7 @@ func TestLimit_ClassesOfUsers(t *testing.T) {
 	stated := map[string]string{
 		"MaxName": byRequest, "MaxLabel": byRequest, "MaxTrace": byRequest, "MaxTTL": byRequest, "MaxLockDelay": byRequest, "MaxHolds": byRequest,
 		"MaxSessionChecks": byRequest, "MaxCandidate": byRequest, "MaxPermits": byRequest, "MaxSlots": byRequest, "MaxValue": byRequest, "MaxOps": byRequest,
-		"MaxPrefixKeys": byRequest, "MaxRenewed": byRequest, "MaxClientTTL": byRequest, "MaxRegistering": byRequest, "MaxBlock": byRequest,
+		"MaxPrefixKeys": byRequest, "MaxRenewed": byRequest, "MaxClientTTL": byRequest, "MaxRegistering": byRequest, "MaxBlock": byRequest, "MaxMaxHold": byRequest,
 		"MaxReplaceAfter": byRequest, "MaxPage": byRequest, "MaxQuery": byRequest, "MaxAnswer": byRequest, "MaxHolders": byRequest, "MaxVisits": byRequest,
 		"MaxPlaces": byEach, "MaxQueued": byEach, "MaxInFlight": byEach, "MaxOutcomeBytes": byEach, "MaxClientSessions": byEach,
 		"MaxSearched": byRequest, "MaxAllSearched": countedApart,

@@ -38,6 +38,8 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 		return errNeither
 	case !m.soundLabel(st.Label, st.Since, held), len(st.Value) > 0 && !(held && l.isElection()), l.lingering && (!held || l.isElection() || m.levels.agreed < wire.LevelLinger):
 		return errRange
+	case !held && (st.Ends != 0 || st.Requested != 0):
+		return errRange
 	case !held:
 		m.delays.Push(l)
 		return nil
@@ -48,6 +50,9 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 	}
 	l.owner = m.sessions[id]
 	l.owner.list(l).Push(l)
+	if err := ld.linkBound(l, st.Ends, st.Requested, !l.isElection() && !l.lingering); err != nil {
+		return err
+	}
 	if l.ticket != (ticket{}) {
 		l.ticket.by.holds.ReplaceOrInsert(l)
 	}
@@ -55,6 +60,23 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 		m.elect(l, st.Value)
 	}
 	return nil
+}
+
+// linkBound gives a hold its end in time; possible says whether it can have one.
+func (ld *loader) linkBound(of endable, ends, requested int64, possible bool) error {
+	switch x := (bounding{ld.m}); {
+	case ends == 0 && requested == 0:
+	case !possible || !x.hasMaxHold(), requested < 0 || requested > x.now, ends <= requested || ends > after(x.now, MaxMaxHold):
+		return errRange
+	default:
+		x.add(&bound{of: of, ends: ends, requested: requested})
+	}
+	return nil
+}
+
+// soundMaxHold reports whether a stored time after which a hold is to end is possible.
+func (ld *loader) soundMaxHold(d int64) bool {
+	return bounding{ld.m}.hasMaxHold() && d >= MinMaxHold && d <= MaxMaxHold
 }
 
 // lockOf finds a lock or election by its durable key.
@@ -140,7 +162,7 @@ func (ld *loader) linkPermit(x pending[permit, *wire.PermitState], last uint64) 
 	if !held {
 		ld.m.delays.Push(p)
 	}
-	return nil
+	return ld.linkBound(p, x.state.Ends, x.state.Requested, held)
 }
 
 // isLoose reports that the ticket of a queue place names no registered incarnation, which
@@ -182,7 +204,8 @@ func (ld *loader) linkWaiter(p pending[waiter, *wire.WaiterState], last uint64) 
 	switch s := w.semaphore; {
 	case w.lock == nil && s == nil, w.session == nil, w.ticket == ticket{}, ld.isLoose(w.ticket, w.session):
 		return errLoose
-	case s != nil && (w.permits == 0 || w.permits > s.limit), w.position > m.positions, !m.soundLabel(w.label, w.since, s == nil),
+	case s != nil && (w.permits == 0 || w.permits > s.limit), w.position > m.positions, !m.soundLabel(w.label, w.since, s == nil || w.label == "" && w.maxHold > 0),
+		w.maxHold != 0 && (s == nil && w.lock.isElection() || w.lingering || !ld.soundMaxHold(w.maxHold)),
 		w.lingering && (s != nil || w.lock.isElection() || m.levels.agreed < wire.LevelLinger),
 		w.shared && (s != nil || w.lock.isElection() || m.levels.agreed < wire.LevelShared):
 		return errRange

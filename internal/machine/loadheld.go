@@ -121,7 +121,7 @@ func (ld *loader) waiter(rest string, value []byte) error {
 	}
 	w := &waiter{
 		handle: st.Handle, permits: st.Permits, value: st.Value, lingering: st.Lingering, position: position,
-		label: st.Label, since: st.Since, shared: st.Shared,
+		label: st.Label, since: st.Since, shared: st.Shared, maxHold: st.MaxHold,
 	}
 	ld.waiters = append(ld.waiters, pending[waiter, *wire.WaiterState]{of: w, state: st, at: of})
 	return nil

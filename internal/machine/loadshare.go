@@ -96,6 +96,9 @@ func (ld *loader) linkShare(p pending[share, *wire.ShareState], drawn map[uint64
 	drawn[sh.number] = l
 	sh.lock = l
 	phase := sharing{m}.sharedBy(l)
+	if err := ld.linkBound(sh, st.Ends, st.Requested, held && !sh.lingering); err != nil {
+		return err
+	}
 	if !held {
 		phase.delay(sh)
 		m.shares++

@@ -33,6 +33,7 @@ type extra struct {
 	leader *fact.Leader // of an election that is held
 	label  string       // of the owner
 	shared *phase
+	end    *bound // of the hold; nil: it does not end in time
 }
 
 func (l *lock) name() string { return l.key[1:] }
@@ -104,7 +105,7 @@ func (m *Machine) space(election bool) *space {
 }
 
 func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
-	if r := cmp.Or(m.checkName(c.Name), m.checkCandidate(c), m.checkLabel(c)); r != nil {
+	if r := cmp.Or(m.checkName(c.Name), m.checkCandidate(c), m.checkLabel(c), bounding{m}.check(c.MaxHold, !c.Election && !c.Lingering)); r != nil {
 		return r
 	}
 	s, refusal := m.live(c.Session)
@@ -115,6 +116,7 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 	mine := l != nil && l.ownedBy(s, c.Handle)
 	w := &waiter{
 		lock: l, session: s, handle: c.Handle, value: c.Value, lingering: m.mayLinger(c), label: m.labelOf(c), ticket: ticket{inc, seq},
+		maxHold: bounding{m}.maxHold(c.MaxHold),
 	}
 	if x := (sharing{m}); c.Shared && x.hasShared() {
 		w.shared = true
@@ -261,6 +263,20 @@ func (l *lock) over(m *Machine) {
 	l.delayUntil = 0
 	m.grantHead(l)
 }
+
+// bound returns the end of the present hold; nil: it has none.
+func (l *lock) bound() *bound {
+	if l.extra == nil {
+		return nil
+	}
+	return l.extra.end
+}
+
+func (l *lock) setBound(b *bound) { l.more().end = b }
+
+func (l *lock) touch(d *dirty) { d.put(l.key, l) }
+
+func (l *lock) lose(m *Machine, until int64) { m.releaseLock(l, until) }
 
 // voidTicket makes the hold independent of its ticket.
 func (m *Machine) voidTicket(l *lock) {

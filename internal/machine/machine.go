@@ -53,7 +53,8 @@ type Machine struct {
 	checks       *btree.BTreeG[*check]                // by member and name
 	checkups     ordered.Heap[*check]
 	delays       ordered.Heap[delayed]
-	portions     ordered.Heap[*lock] // those whose waiters for shares the next entries grant
+	bounds       ordered.Heap[*bound] // the holds that end in time
+	portions     ordered.Heap[*lock]  // those whose waiters for shares the next entries grant
 	deadlines    ordered.Heap[*incarnation]
 	standalone   ordered.Heap[*session] // with a TTL
 
@@ -101,6 +102,7 @@ func New() *Machine {
 	m.checks = ordered.NewTree(v, byMember)
 	m.checkups = ordered.NewHeap(v, byExpiry, func(c *check) *int { return &c.at })
 	m.delays = ordered.NewHeap(v, byDelay, nil)
+	m.bounds = newBounds(v)
 	m.portions = newPortions(v)
 	m.deadlines = ordered.NewHeap(v, byDeadline, func(inc *incarnation) *int { return &inc.at })
 	m.standalone = ordered.NewHeap(v, byOwnDeadline, func(s *session) *int { return &s.at })

@@ -259,7 +259,7 @@ func parseLock(a *arguments, c *wire.Command) {
 			Name: a.name(1), Reentrant: a.flag("reentrant"), Limit: uint32(a.number("limit")),
 			Wait: a.flag("wait"), Fence: a.number("fence"), Election: a.flag("election"), Value: a.text("value"),
 			Lingering: a.flag("lingering"), Label: a.label(),
-			Shared: a.flag("shared"), Share: a.number("share"), RefuseDeadlock: a.flag("refuse-deadlock"),
+			Shared: a.flag("shared"), Share: a.number("share"), RefuseDeadlock: a.flag("refuse-deadlock"), MaxHold: a.duration("max-hold", 0),
 		}
 		op.Session, op.Handle = a.owner(2)
 		c.Op = &wire.Command_Lock{Lock: op}
@@ -275,6 +275,15 @@ func parseLock(a *arguments, c *wire.Command) {
 		op := &wire.Downgrade{Name: a.name(1), Fence: a.number("fence"), Trace: a.text("trace")}
 		op.Session, op.Handle = a.owner(2)
 		c.Op = &wire.Command_Downgrade{Downgrade: op}
+	case "extend":
+		op := &wire.Extend{Name: a.name(1), Fence: a.number("fence"), Share: a.number("share"), MaxHold: a.duration("max-hold", 0)}
+		if a.flag("permits") {
+			op.Space = wire.Space_SEMAPHORE
+		} else if a.flag("election") {
+			op.Space = wire.Space_ELECTION
+		}
+		op.Session, op.Handle = a.owner(2)
+		c.Op = &wire.Command_Extend{Extend: op}
 	case "proclaim":
 		op := &wire.Proclaim{Name: a.name(1), Fence: a.number("fence"), Value: a.text("value")}
 		op.Session, op.Handle = a.owner(2)
@@ -305,7 +314,7 @@ func ticketFrom(word string) (wire.Ticket, error) {
 func parseSemaphore(a *arguments, c *wire.Command) {
 	switch a.words[0] {
 	case "acquire":
-		op := &wire.Acquire{Name: a.name(1), Limit: uint32(a.number("limit")), Permits: uint32(a.number("permits")), Wait: a.flag("wait")}
+		op := &wire.Acquire{Name: a.name(1), Limit: uint32(a.number("limit")), Permits: uint32(a.number("permits")), Wait: a.flag("wait"), MaxHold: a.duration("max-hold", 0)}
 		op.Session, _ = a.owner(2)
 		c.Op = &wire.Command_Acquire{Acquire: op}
 	case "release":

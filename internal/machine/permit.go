@@ -17,6 +17,7 @@ type permit struct {
 	ticket     ticket // of the waiter that the permits were granted to; see granted
 	delayUntil int64
 	slots      []uint32 // the numbers; ascending, never changed. nil: none
+	end        *bound   // nil: the hold does not end in time
 
 	inSession ordered.Link[permit]
 }
@@ -82,6 +83,7 @@ func (m *Machine) removePermit(p *permit) {
 func (m *Machine) unlink(p *permit) {
 	p.semaphore.held.Delete(p)
 	p.owner.permits.Remove(p)
+	bounding{m}.drop(p.end)
 	if p.owner.claims != nil {
 		p.owner.claims.Delete(p)
 	}

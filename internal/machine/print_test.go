@@ -81,6 +81,9 @@ func printReply(r *wire.Reply) string {
 	if len(r.Trace) > 0 {
 		s += fmt.Sprintf(" trace=%q", r.Trace)
 	}
+	if r.Allowed != 0 {
+		s += fmt.Sprintf(" allowed=%v of %v", time.Duration(r.Allowed), time.Duration(r.Now))
+	}
 	if r.Delay != 0 {
 		s += fmt.Sprintf(" delay=%v", time.Duration(r.Delay))
 	}
@@ -145,6 +148,9 @@ func printAcquired(w io.Writer, got Acquired) {
 	}
 	if len(got.Slots) > 0 {
 		fmt.Fprintf(w, " Slots:%v", got.Slots)
+	}
+	if got.Allowed != 0 {
+		fmt.Fprintf(w, " Allowed:%v Now:%v", time.Duration(got.Allowed), time.Duration(got.Now))
 	}
 	fmt.Fprintln(w, "}")
 }
@@ -263,6 +269,9 @@ func printLock(w io.Writer, v LockView) {
 	if v.Lingering {
 		fmt.Fprint(w, " lingering")
 	}
+	if v.EndsIn != 0 {
+		fmt.Fprintf(w, ", ends in %v", time.Duration(v.EndsIn))
+	}
 	fmt.Fprintf(w, ", %d waiting\n", v.Waiters)
 }
 
@@ -300,6 +309,9 @@ func printOwner(v OwnerView) string {
 	if v.Since >= 0 {
 		s += fmt.Sprintf(" since %v", time.Duration(v.Since))
 	}
+	if v.EndsIn != 0 {
+		s += fmt.Sprintf(" ends in %v", time.Duration(v.EndsIn))
+	}
 	if v.TTL != 0 {
 		s += fmt.Sprintf(" ttl=%v left=%v", time.Duration(v.TTL), time.Duration(v.Remaining))
 	}
@@ -330,6 +342,9 @@ func printSemaphore(w io.Writer, name string, v SemaphoreView) {
 		fmt.Fprintf(w, "; %s of %s has %d, fence=%d", printID(p.Session), printMember(p.Member, p.Client), p.Permits, p.Fence)
 		if len(p.Slots) > 0 {
 			fmt.Fprint(w, ", slots=", printSlots(p.Slots))
+		}
+		if p.EndsIn != 0 {
+			fmt.Fprintf(w, ", ends in %v", time.Duration(p.EndsIn))
 		}
 	}
 	fmt.Fprintln(w)

@@ -19,7 +19,8 @@ type waiter struct {
 	shared    bool   // of a lock: it waits for a share
 	value     []byte // of a candidate
 	label     string // of the handle of a lock or an election
-	since     int64  // group time of the request for those; 0: unknown
+	since     int64  // group time of the request for those, and of one with maxHold; 0: unknown
+	maxHold   int64  // so long after its grant the hold ends; 0: not by time
 	ticket    ticket // that the grant answers
 	position  uint64 // 0: not queued
 
@@ -87,8 +88,10 @@ func (m *Machine) enqueue(request *waiter) *wire.Reply {
 	w.position = m.positions
 	m.candidates += len(w.value)
 	m.labels += len(w.label)
-	if w.lock != nil {
+	if w.lock != nil || w.maxHold > 0 {
 		w.since = m.stamp()
+	}
+	if w.lock != nil {
 		if w.shared {
 			sharing{m}.sharedBy(w.lock)
 		}

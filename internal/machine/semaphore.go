@@ -104,7 +104,7 @@ func (s *semaphore) holder() *wire.Holder {
 }
 
 func (m *Machine) acquire(inc *incarnation, seq uint64, c *wire.Acquire) *wire.Reply {
-	if r := cmp.Or(m.checkName(c.Name), m.checkLimit(c.Limit)); r != nil {
+	if r := cmp.Or(m.checkName(c.Name), m.checkLimit(c.Limit), bounding{m}.check(c.MaxHold, true)); r != nil {
 		return r
 	}
 	if c.Permits == 0 {
@@ -115,7 +115,7 @@ func (m *Machine) acquire(inc *incarnation, seq uint64, c *wire.Acquire) *wire.R
 		return refusal
 	}
 	s := m.semaphores.byName[c.Name]
-	w := &waiter{semaphore: s, session: owner, permits: c.Permits, ticket: ticket{inc, seq}}
+	w := &waiter{semaphore: s, session: owner, permits: c.Permits, ticket: ticket{inc, seq}, maxHold: bounding{m}.maxHold(c.MaxHold)}
 	switch {
 	case s != nil && s.limit != c.Limit:
 		return m.mismatch(s.limit)
@@ -139,6 +139,18 @@ func (m *Machine) acquire(inc *incarnation, seq uint64, c *wire.Acquire) *wire.R
 		return r
 	}
 	return m.enqueue(w)
+}
+
+// permitOf returns the acquisition that a handle of the session has under the fence, or nil.
+func (x *semaphores) permitOf(owner *session, name string, fence uint64) *permit {
+	s := x.byName[name]
+	if s == nil {
+		return nil
+	}
+	if p, _ := s.held.Get(&permit{fence: fence}); p != nil && p.owner == owner && !p.unclaimed() {
+		return p
+	}
+	return nil
 }
 
 // newPermit grants permits that are free.
@@ -173,12 +185,8 @@ func (m *Machine) releasePermit(c *wire.Release) *wire.Reply {
 	if owner == nil {
 		return refusal
 	}
-	s := m.semaphores.byName[c.Name]
-	if s == nil {
-		return m.reply(wire.Code_NOT_HELD)
-	}
-	p, _ := s.held.Get(&permit{fence: c.Fence})
-	if p == nil || p.owner != owner || p.unclaimed() {
+	p := m.semaphores.permitOf(owner, c.Name, c.Fence)
+	if p == nil {
 		return m.reply(wire.Code_NOT_HELD)
 	}
 	m.cause = m.traceOf(c.Trace)

@@ -29,6 +29,7 @@ type share struct {
 	since      int64  // group time of the grant
 	label      string
 	delayUntil int64
+	end        *bound // nil: it does not end in time
 
 	inSession ordered.Link[share]
 	inPhase   ordered.Link[share] // among those that linger
@@ -165,6 +166,7 @@ func (sh *share) state() proto.Message {
 		st.Handle, st.Holds, st.Fence, st.Lingering, st.Since, st.Label = sh.handle, sh.holds, sh.lock.phase().fence, sh.lingering, sh.since, sh.label
 	}
 	st.Incarnation, st.Seq = ticketState(sh.ticket)
+	st.Ends, st.Requested = sh.end.state()
 	return st
 }
 
@@ -183,5 +185,6 @@ func (sh *share) fields(w *wire.Writer) bool {
 	w.Flag(8, sh.lingering)
 	w.Number(9, uint64(sh.since))
 	w.String(10, sh.label)
+	sh.end.fields(w)
 	return true
 }

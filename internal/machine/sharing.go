@@ -130,7 +130,9 @@ func (x sharing) grantShare(l *lock, w *waiter) *wire.Reply {
 	}
 	x.add(sh)
 	x.dirty.create(sh.key(), sh)
-	return x.sharedHold(sh)
+	r := x.sharedHold(sh)
+	bounding(x).begin(sh, w, r)
+	return r
 }
 
 // add links a live share into its lock, its owner and its incarnation.
@@ -166,6 +168,7 @@ func (x sharing) remove(sh *share) {
 		sh.owner.shareClaims.Delete(sh)
 	}
 	x.voidShareTicket(sh)
+	bounding(x).drop(sh.end)
 	x.labels -= len(sh.label)
 	x.shares--
 	x.dirty.drop(sh.key())
@@ -204,7 +207,9 @@ func (x sharing) reenterShare(w *waiter, c *wire.Lock) *wire.Reply {
 	}
 	sh.holds++
 	x.dirty.put(sh.key(), sh)
-	return x.sharedHold(sh)
+	r := x.sharedHold(sh)
+	sh.end.reply(r, x.now)
+	return r
 }
 
 // claimShare transfers an unclaimed share to the first handle of the attached session that asks
@@ -311,13 +316,18 @@ func (x sharing) downgrade(c *wire.Downgrade) *wire.Reply {
 	case x.fences >= maxFences:
 		return x.exhausted()
 	}
-	w, holds := &waiter{session: s, handle: l.handle, label: l.label()}, l.holds
+	w, holds, end := &waiter{session: s, handle: l.handle, label: l.label()}, l.holds, l.bound()
 	x.disown(l)
 	x.dirty.drop(l.key)
 	x.grantShare(l, w)
 	sh := l.phase().first()
 	sh.holds = holds
 	r := x.sharedHold(sh)
+	if end != nil {
+		end.of = sh
+		bounding(x).add(end)
+		end.reply(r, x.now)
+	}
 	x.cause = x.traceOf(c.Trace)
 	x.serve(l)
 	x.cause = nil

@@ -24,6 +24,8 @@ type LockView struct {
 	Since     int64  // how long it has been held; -1: unknown
 	Waiters   int
 	Delay     int64 // remaining lock-delay
+	// EndsIn is the time left until the hold ends by its MaxHold; 0: it does not.
+	EndsIn int64 `json:",omitempty"`
 	// Shared is how many shares a lock has that is held shared, with those of sessions that have
 	// ended and are being released. Then the fields of the owner are those of the first share,
 	// and Fence is that of all.
@@ -77,6 +79,7 @@ type PermitView struct {
 	Fence       uint64
 	Permits     uint32
 	Slots       []uint32 `json:",omitempty"` // the permits' numbers, if they have some; never changed
+	EndsIn      int64    `json:",omitempty"` // as in LockView
 }
 
 func (m *Machine) view(l *lock, page *page) LockView {
@@ -94,6 +97,7 @@ func (m *Machine) view(l *lock, page *page) LockView {
 		v.Held, v.Session, v.Member, v.Client = true, l.owner.id, l.owner.member, l.owner.client
 		v.SessionName = l.owner.name
 		v.Handle, v.Holds, v.Fence, v.Lingering, v.Label, v.Since = l.handle, l.holds, l.fence, l.lingering, l.label(), m.age(l.since)
+		v.EndsIn = l.bound().left(m.now)
 	}
 	return v
 }
@@ -119,10 +123,11 @@ func (x sharing) view(v *LockView, l *lock, page *page) {
 	first := v.Holders[0]
 	v.Held, v.Session, v.Member, v.Client, v.SessionName = true, first.Session, first.Member, first.Client, first.Name
 	v.Handle, v.Holds, v.Fence, v.Lingering, v.Label, v.Since = first.Handle, first.Holds, p.fence, first.Lingering, first.Label, first.Since
+	v.EndsIn = first.EndsIn
 }
 
 func (x sharing) viewShare(sh *share) ShareView {
-	owner := x.viewOwner(sh.owner, OwnerView{Handle: sh.handle, Label: sh.label, Since: x.age(sh.since), Shared: true})
+	owner := x.viewOwner(sh.owner, OwnerView{Handle: sh.handle, Label: sh.label, Since: x.age(sh.since), Shared: true, EndsIn: sh.end.left(x.now)})
 	return ShareView{OwnerView: owner, Holds: sh.holds, Number: sh.number, Lingering: sh.lingering}
 }
 
@@ -145,7 +150,7 @@ func (m *Machine) viewSemaphore(s *semaphore, page *page) SemaphoreView {
 	v := SemaphoreView{Name: s.name(), Limit: s.limit, Resized: s.resized, Available: s.free(), Waiters: s.queue.Len, Total: s.held.Len()}
 	s.held.Ascend(func(p *permit) bool {
 		if !p.owner.dead() {
-			v.Holders = append(v.Holders, viewPermit(p))
+			v.Holders = append(v.Holders, bounding{m}.viewPermit(p))
 			page.bytes -= p.listedBytes()
 		}
 		return page.visit() && len(v.Holders) < MaxHolders
@@ -156,8 +161,11 @@ func (m *Machine) viewSemaphore(s *semaphore, page *page) SemaphoreView {
 	return v
 }
 
-func viewPermit(p *permit) PermitView {
-	return PermitView{Session: p.owner.id, Member: p.owner.member, Client: p.owner.client, SessionName: p.owner.name, Fence: p.fence, Permits: p.n, Slots: p.slots}
+func (x bounding) viewPermit(p *permit) PermitView {
+	return PermitView{
+		Session: p.owner.id, Member: p.owner.member, Client: p.owner.client, SessionName: p.owner.name, Fence: p.fence, Permits: p.n, Slots: p.slots,
+		EndsIn: p.end.left(x.now),
+	}
 }
 
 // listedBytes is about what the session's name and the numbers take in a listing.

@@ -106,7 +106,7 @@ func commandBounds() map[string]Bound {
 		"OpenSession.id": c, "OpenSession.name": c, "OpenSession.checks": {MaxClientFrame, maxChecks}, "RenewSession.id": c, "AttachSession.id": c,
 		"SetCheck.name": c, "DropCheck.name": c, "CloseSession.id": c, "Lock.name": c, "Lock.session": c, "Lock.value": c, "Lock.label": c,
 		"Refill.name": c, "Refill.session": c, "Unlock.name": c, "Unlock.session": c, "Unlock.trace": c,
-		"Downgrade.name": c, "Downgrade.session": c, "Downgrade.trace": c,
+		"Downgrade.name": c, "Downgrade.session": c, "Downgrade.trace": c, "Extend.name": c, "Extend.session": c,
 		"Proclaim.name": c, "Proclaim.session": c, "Proclaim.value": c, "Acquire.name": c, "Acquire.session": c,
 		"Release.name": c, "Release.session": c, "Release.trace": c, "Resize.name": c, "Write.ops": many(maxOps),
 		"KeyOp.key": c, "KeyOp.value": c, "KeyOp.session": c, "Withdraw.incarnation": c,

@@ -208,7 +208,7 @@ func (d *Decoder) plainCommand(data []byte) bool {
 
 func plainLock(l *Lock, data []byte) bool {
 	l.Name, l.Session, l.Handle, l.Reentrant, l.Limit, l.Wait, l.Fence, l.Lingering, l.Label = "", nil, 0, false, 0, false, 0, false, nil
-	l.Shared, l.Share, l.RefuseDeadlock = false, 0, false
+	l.Shared, l.Share, l.RefuseDeadlock, l.MaxHold = false, 0, false, 0
 	for len(data) > 0 {
 		f, rest, ok := next(data)
 		if data = rest; !ok {
@@ -242,6 +242,8 @@ func plainLock(l *Lock, data []byte) bool {
 			l.Share = f.number
 		case 120:
 			l.RefuseDeadlock = f.number != 0
+		case 112:
+			l.MaxHold = int64(f.number)
 		default: // an election's also: a machine keeps the value
 			return false
 		}

@@ -93,6 +93,7 @@ func (l *Lock) fields(w *Writer) {
 	w.Bytes(11, l.Label)
 	w.Flag(12, l.Shared)
 	w.Number(13, l.Share)
+	w.Number(14, uint64(l.MaxHold))
 	w.Flag(15, l.RefuseDeadlock)
 }
 

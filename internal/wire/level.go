@@ -43,6 +43,8 @@ func operationLevel(field protowire.Number) uint32 {
 		return LevelStandalone
 	case 27: // downgrade
 		return LevelShared
+	case 28: // extend
+		return LevelMaxHold
 	case 31: // report_process
 		return LevelProcess
 	}

@@ -36,6 +36,7 @@ const (
 	LevelShared     = 7 // Lock with shared, Unlock with share, and Downgrade
 	LevelSlots      = 7 // permits with numbers
 	LevelDeadlock   = 7 // Lock with refuse_deadlock
+	LevelMaxHold    = 7 // holds that end in time: Lock and Acquire with max_hold, and Extend
 	FeatureLevel    = LevelShared
 )
 

@@ -429,7 +429,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -2293,6 +2293,7 @@ type Command struct {
 	//	*Command_CreateSession
 	//	*Command_RenewSession
 	//	*Command_Downgrade
+	//	*Command_Extend
 	//	*Command_ReportProcess
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
@@ -2579,6 +2580,15 @@ func (x *Command) GetDowngrade() *Downgrade {
 	return nil
 }
 
+func (x *Command) GetExtend() *Extend {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Extend); ok {
+			return x.Extend
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetReportProcess() *ReportProcess {
 	if x != nil {
 		if x, ok := x.Op.(*Command_ReportProcess); ok {
@@ -2700,6 +2710,10 @@ type Command_Downgrade struct {
 	Downgrade *Downgrade `protobuf:"bytes,27,opt,name=downgrade,proto3,oneof"` // level 7
 }
 
+type Command_Extend struct {
+	Extend *Extend `protobuf:"bytes,28,opt,name=extend,proto3,oneof"` // level 7
+}
+
 type Command_ReportProcess struct {
 	ReportProcess *ReportProcess `protobuf:"bytes,31,opt,name=report_process,json=reportProcess,proto3,oneof"` // level 7
 }
@@ -2757,6 +2771,8 @@ func (*Command_CreateSession) isCommand_Op() {}
 func (*Command_RenewSession) isCommand_Op() {}
 
 func (*Command_Downgrade) isCommand_Op() {}
+
+func (*Command_Extend) isCommand_Op() {}
 
 func (*Command_ReportProcess) isCommand_Op() {}
 
@@ -3899,8 +3915,11 @@ type Lock struct {
 	// Level 7, with wait: refuse the request if its wait would close a cycle of sessions that wait for
 	// each other. Below the level it means nothing.
 	RefuseDeadlock bool `protobuf:"varint,15,opt,name=refuse_deadlock,json=refuseDeadlock,proto3" json:"refuse_deadlock,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Level 7: the hold ends so long after its grant, by group time; 0: not by time. Not with election or
+	// lingering. Below the level it means nothing; of a re-entry neither.
+	MaxHold       int64 `protobuf:"varint,14,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Lock) Reset() {
@@ -4029,6 +4048,13 @@ func (x *Lock) GetRefuseDeadlock() bool {
 		return x.RefuseDeadlock
 	}
 	return false
+}
+
+func (x *Lock) GetMaxHold() int64 {
+	if x != nil {
+		return x.MaxHold
+	}
+	return 0
 }
 
 // Refill reserves another block of fences for the owner of a lingering lock.
@@ -4277,6 +4303,99 @@ func (x *Downgrade) GetTrace() []byte {
 	return nil
 }
 
+// Extend moves the end of a hold with a max_hold: to so long after the entry that applies it, later or earlier.
+type Extend struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Space         Space                  `protobuf:"varint,1,opt,name=space,proto3,enum=conclave.internal.v1.Space" json:"space,omitempty"` // LOCK or SEMAPHORE
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Session       []byte                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	Handle        uint64                 `protobuf:"varint,4,opt,name=handle,proto3" json:"handle,omitempty"` // of an exclusive hold
+	Fence         uint64                 `protobuf:"varint,5,opt,name=fence,proto3" json:"fence,omitempty"`   // of an exclusive hold, or of permits
+	Share         uint64                 `protobuf:"varint,6,opt,name=share,proto3" json:"share,omitempty"`   // number of a share, whatever handle and fence are; 0: none
+	MaxHold       int64                  `protobuf:"varint,7,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Extend) Reset() {
+	*x = Extend{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Extend) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Extend) ProtoMessage() {}
+
+func (x *Extend) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Extend.ProtoReflect.Descriptor instead.
+func (*Extend) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Extend) GetSpace() Space {
+	if x != nil {
+		return x.Space
+	}
+	return Space_LOCK
+}
+
+func (x *Extend) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Extend) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *Extend) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *Extend) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *Extend) GetShare() uint64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *Extend) GetMaxHold() int64 {
+	if x != nil {
+		return x.MaxHold
+	}
+	return 0
+}
+
 // Proclaim changes the value of an election's leader.
 type Proclaim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4291,7 +4410,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4303,7 +4422,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4316,7 +4435,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Proclaim) GetName() string {
@@ -4362,13 +4481,14 @@ type Acquire struct {
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // that the caller expects
 	Permits       uint32                 `protobuf:"varint,4,opt,name=permits,proto3" json:"permits,omitempty"`
 	Wait          bool                   `protobuf:"varint,5,opt,name=wait,proto3" json:"wait,omitempty"`
+	MaxHold       int64                  `protobuf:"varint,6,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"` // level 7: as in Lock
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4380,7 +4500,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4393,7 +4513,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Acquire) GetName() string {
@@ -4431,6 +4551,13 @@ func (x *Acquire) GetWait() bool {
 	return false
 }
 
+func (x *Acquire) GetMaxHold() int64 {
+	if x != nil {
+		return x.MaxHold
+	}
+	return 0
+}
+
 // Release releases the permits of one acquisition.
 type Release struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4444,7 +4571,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4456,7 +4583,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4469,7 +4596,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Release) GetName() string {
@@ -4510,7 +4637,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4522,7 +4649,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4535,7 +4662,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Resize) GetName() string {
@@ -4562,7 +4689,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4574,7 +4701,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4587,7 +4714,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -4612,7 +4739,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4751,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4637,7 +4764,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -4702,7 +4829,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4714,7 +4841,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4727,7 +4854,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -4746,32 +4873,37 @@ func (x *Withdraw) GetSeq() uint64 {
 
 // Reply is made for each command: its fields are in an order in which they take the least memory.
 type Reply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          Code                   `protobuf:"varint,1,opt,name=code,proto3,enum=conclave.internal.v1.Code" json:"code,omitempty"`
-	Holds         uint32                 `protobuf:"varint,3,opt,name=holds,proto3" json:"holds,omitempty"` // of a semaphore: the permits; from level 7 on also with QUEUED
-	Fence         uint64                 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
-	Delay         int64                  `protobuf:"varint,4,opt,name=delay,proto3" json:"delay,omitempty"`  // remaining lock-delay; of ReportGossip: until it can have an effect
-	Index         uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`  // raft index of the decision
-	Detail        string                 `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"` // for people, or the name of a check
-	Holder        *Holder                `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
-	Limit         uint32                 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`                           // in force
-	Op            uint32                 `protobuf:"varint,9,opt,name=op,proto3" json:"op,omitempty"`                                 // of a Write: the refused operation, from 0
-	Keys          []*KeyMeta             `protobuf:"bytes,10,rep,name=keys,proto3" json:"keys,omitempty"`                             // of a successful Write, one per operation
-	Position      uint32                 `protobuf:"varint,11,opt,name=position,proto3" json:"position,omitempty"`                    // in the queue; 1: next in line
-	Block         uint32                 `protobuf:"varint,14,opt,name=block,proto3" json:"block,omitempty"`                          // of a lingering Lock and of Refill: how many fences are reserved, from fence on
-	Checks        []*CheckTerms          `protobuf:"bytes,12,rep,name=checks,proto3" json:"checks,omitempty"`                         // of OpenSession, AttachSession: the session's; of SetCheck: the check
-	LockDelay     int64                  `protobuf:"varint,13,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"` // of OpenSession and AttachSession: the session's
-	Trace         []byte                 `protobuf:"bytes,15,opt,name=trace,proto3" json:"trace,omitempty"`                           // of a grant that was QUEUED: that of the Unlock or Release that caused it
-	Share         uint64                 `protobuf:"varint,16,opt,name=share,proto3" json:"share,omitempty"`                          // of a shared Lock, Unlock and Downgrade: number of the share; fence is that of its phase
-	Slots         []uint32               `protobuf:"varint,17,rep,packed,name=slots,proto3" json:"slots,omitempty"`                   // level 7: of a grant of permits, their numbers, ascending; none: see PermitState
-	Cycle         *Cycle                 `protobuf:"bytes,19,opt,name=cycle,proto3" json:"cycle,omitempty"`                           // with DEADLOCK
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Code      Code                   `protobuf:"varint,1,opt,name=code,proto3,enum=conclave.internal.v1.Code" json:"code,omitempty"`
+	Holds     uint32                 `protobuf:"varint,3,opt,name=holds,proto3" json:"holds,omitempty"` // of a semaphore: the permits; from level 7 on also with QUEUED
+	Fence     uint64                 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
+	Delay     int64                  `protobuf:"varint,4,opt,name=delay,proto3" json:"delay,omitempty"`  // remaining lock-delay; of ReportGossip: until it can have an effect
+	Index     uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`  // raft index of the decision
+	Detail    string                 `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"` // for people, or the name of a check
+	Holder    *Holder                `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
+	Limit     uint32                 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`                           // in force
+	Op        uint32                 `protobuf:"varint,9,opt,name=op,proto3" json:"op,omitempty"`                                 // of a Write: the refused operation, from 0
+	Keys      []*KeyMeta             `protobuf:"bytes,10,rep,name=keys,proto3" json:"keys,omitempty"`                             // of a successful Write, one per operation
+	Position  uint32                 `protobuf:"varint,11,opt,name=position,proto3" json:"position,omitempty"`                    // in the queue; 1: next in line
+	Block     uint32                 `protobuf:"varint,14,opt,name=block,proto3" json:"block,omitempty"`                          // of a lingering Lock and of Refill: how many fences are reserved, from fence on
+	Checks    []*CheckTerms          `protobuf:"bytes,12,rep,name=checks,proto3" json:"checks,omitempty"`                         // of OpenSession, AttachSession: the session's; of SetCheck: the check
+	LockDelay int64                  `protobuf:"varint,13,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"` // of OpenSession and AttachSession: the session's
+	Trace     []byte                 `protobuf:"bytes,15,opt,name=trace,proto3" json:"trace,omitempty"`                           // of a grant that was QUEUED: that of the Unlock or Release that caused it
+	Share     uint64                 `protobuf:"varint,16,opt,name=share,proto3" json:"share,omitempty"`                          // of a shared Lock, Unlock and Downgrade: number of the share; fence is that of its phase
+	Slots     []uint32               `protobuf:"varint,17,rep,packed,name=slots,proto3" json:"slots,omitempty"`                   // level 7: of a grant of permits, their numbers, ascending; none: see PermitState
+	Cycle     *Cycle                 `protobuf:"bytes,19,opt,name=cycle,proto3" json:"cycle,omitempty"`                           // with DEADLOCK
+	// Level 7, of a hold that ends in time: until then, from now on.
+	Allowed int64 `protobuf:"varint,18,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	// Level 7: with allowed, the group time at which the request was applied, which may have waited since
+	// then; of Renew that of its entry.
+	Now           int64 `protobuf:"varint,30,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4783,7 +4915,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4796,7 +4928,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Reply) GetCode() Code {
@@ -4925,6 +5057,20 @@ func (x *Reply) GetCycle() *Cycle {
 	return nil
 }
 
+func (x *Reply) GetAllowed() int64 {
+	if x != nil {
+		return x.Allowed
+	}
+	return 0
+}
+
+func (x *Reply) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
 // Cycle is what the wait of a refused Lock would have closed, from that wait on.
 type Cycle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4936,7 +5082,7 @@ type Cycle struct {
 
 func (x *Cycle) Reset() {
 	*x = Cycle{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4948,7 +5094,7 @@ func (x *Cycle) String() string {
 func (*Cycle) ProtoMessage() {}
 
 func (x *Cycle) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4961,7 +5107,7 @@ func (x *Cycle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cycle.ProtoReflect.Descriptor instead.
 func (*Cycle) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Cycle) GetLength() uint32 {
@@ -4992,7 +5138,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5004,7 +5150,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5017,7 +5163,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Wait) GetName() string {
@@ -5069,7 +5215,7 @@ type LockOwner struct {
 
 func (x *LockOwner) Reset() {
 	*x = LockOwner{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5081,7 +5227,7 @@ func (x *LockOwner) String() string {
 func (*LockOwner) ProtoMessage() {}
 
 func (x *LockOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5094,7 +5240,7 @@ func (x *LockOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockOwner.ProtoReflect.Descriptor instead.
 func (*LockOwner) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LockOwner) GetSession() []byte {
@@ -5186,7 +5332,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5344,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5211,7 +5357,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -5251,7 +5397,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5263,7 +5409,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5276,7 +5422,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -5337,7 +5483,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5349,7 +5495,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5362,7 +5508,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -5429,7 +5575,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5441,7 +5587,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5454,7 +5600,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -5569,7 +5715,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5581,7 +5727,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5594,7 +5740,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -5700,7 +5846,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5712,7 +5858,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5725,7 +5871,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -5771,7 +5917,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5783,7 +5929,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5796,7 +5942,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -5859,7 +6005,7 @@ type EndedClientState struct {
 
 func (x *EndedClientState) Reset() {
 	*x = EndedClientState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5871,7 +6017,7 @@ func (x *EndedClientState) String() string {
 func (*EndedClientState) ProtoMessage() {}
 
 func (x *EndedClientState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5884,7 +6030,7 @@ func (x *EndedClientState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedClientState.ProtoReflect.Descriptor instead.
 func (*EndedClientState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *EndedClientState) GetUntil() int64 {
@@ -5917,7 +6063,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5929,7 +6075,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5942,7 +6088,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SessionState) GetName() string {
@@ -6051,25 +6197,28 @@ func (x *SessionState) GetRenewed() int64 {
 }
 
 type LockState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: not held
-	Handle        uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
-	Holds         uint32                 `protobuf:"varint,3,opt,name=holds,proto3" json:"holds,omitempty"`
-	Fence         uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"`
-	Incarnation   []byte                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the waiter that it was granted to
-	Seq           uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
-	DelayUntil    int64                  `protobuf:"varint,7,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0: none
-	Value         []byte                 `protobuf:"bytes,9,opt,name=value,proto3" json:"value,omitempty"`                              // of a leader
-	Lingering     bool                   `protobuf:"varint,10,opt,name=lingering,proto3" json:"lingering,omitempty"`
-	Since         int64                  `protobuf:"varint,11,opt,name=since,proto3" json:"since,omitempty"` // group time of the grant; 0: unknown, it was granted below level 3
-	Label         string                 `protobuf:"bytes,12,opt,name=label,proto3" json:"label,omitempty"`  // of the owner
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Session     []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: not held
+	Handle      uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	Holds       uint32                 `protobuf:"varint,3,opt,name=holds,proto3" json:"holds,omitempty"`
+	Fence       uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"`
+	Incarnation []byte                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the waiter that it was granted to
+	Seq         uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
+	DelayUntil  int64                  `protobuf:"varint,7,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0: none
+	Value       []byte                 `protobuf:"bytes,9,opt,name=value,proto3" json:"value,omitempty"`                              // of a leader
+	Lingering   bool                   `protobuf:"varint,10,opt,name=lingering,proto3" json:"lingering,omitempty"`
+	Since       int64                  `protobuf:"varint,11,opt,name=since,proto3" json:"since,omitempty"` // group time of the grant; 0: unknown, it was granted below level 3
+	Label       string                 `protobuf:"bytes,12,opt,name=label,proto3" json:"label,omitempty"`  // of the owner
+	// Level 7, of a hold that ends in time; else both are 0.
+	Ends          int64 `protobuf:"varint,20,opt,name=ends,proto3" json:"ends,omitempty"`           // group time
+	Requested     int64 `protobuf:"varint,21,opt,name=requested,proto3" json:"requested,omitempty"` // group time at which the request for it was applied
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6081,7 +6230,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6094,7 +6243,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -6174,6 +6323,20 @@ func (x *LockState) GetLabel() string {
 	return ""
 }
 
+func (x *LockState) GetEnds() int64 {
+	if x != nil {
+		return x.Ends
+	}
+	return 0
+}
+
+func (x *LockState) GetRequested() int64 {
+	if x != nil {
+		return x.Requested
+	}
+	return 0
+}
+
 // ShareState is a shared hold of a lock. There is no LockState of a lock that is held shared.
 type ShareState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6187,13 +6350,15 @@ type ShareState struct {
 	Lingering     bool                   `protobuf:"varint,8,opt,name=lingering,proto3" json:"lingering,omitempty"`
 	Since         int64                  `protobuf:"varint,9,opt,name=since,proto3" json:"since,omitempty"` // group time of the grant
 	Label         string                 `protobuf:"bytes,10,opt,name=label,proto3" json:"label,omitempty"`
+	Ends          int64                  `protobuf:"varint,20,opt,name=ends,proto3" json:"ends,omitempty"`           // as in LockState
+	Requested     int64                  `protobuf:"varint,21,opt,name=requested,proto3" json:"requested,omitempty"` // as in LockState
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6205,7 +6370,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6218,7 +6383,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ShareState) GetSession() []byte {
@@ -6291,6 +6456,20 @@ func (x *ShareState) GetLabel() string {
 	return ""
 }
 
+func (x *ShareState) GetEnds() int64 {
+	if x != nil {
+		return x.Ends
+	}
+	return 0
+}
+
+func (x *ShareState) GetRequested() int64 {
+	if x != nil {
+		return x.Requested
+	}
+	return 0
+}
+
 type SemaphoreState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -6301,7 +6480,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6313,7 +6492,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6326,7 +6505,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -6353,13 +6532,15 @@ type PermitState struct {
 	// Level 7: the numbers of the permits, ascending, as many as there are permits. None: they were
 	// granted below level 7, or are too many to have numbers.
 	Slots         []uint32 `protobuf:"varint,7,rep,packed,name=slots,proto3" json:"slots,omitempty"`
+	Ends          int64    `protobuf:"varint,20,opt,name=ends,proto3" json:"ends,omitempty"`           // as in LockState
+	Requested     int64    `protobuf:"varint,21,opt,name=requested,proto3" json:"requested,omitempty"` // as in LockState
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6371,7 +6552,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6384,7 +6565,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -6429,6 +6610,20 @@ func (x *PermitState) GetSlots() []uint32 {
 	return nil
 }
 
+func (x *PermitState) GetEnds() int64 {
+	if x != nil {
+		return x.Ends
+	}
+	return 0
+}
+
+func (x *PermitState) GetRequested() int64 {
+	if x != nil {
+		return x.Requested
+	}
+	return 0
+}
+
 // SlotState is kept of a number that no session has: which one had it last.
 type SlotState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6440,7 +6635,7 @@ type SlotState struct {
 
 func (x *SlotState) Reset() {
 	*x = SlotState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6452,7 +6647,7 @@ func (x *SlotState) String() string {
 func (*SlotState) ProtoMessage() {}
 
 func (x *SlotState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6465,7 +6660,7 @@ func (x *SlotState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotState.ProtoReflect.Descriptor instead.
 func (*SlotState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SlotState) GetSession() string {
@@ -6493,14 +6688,15 @@ type WaiterState struct {
 	Lingering     bool                   `protobuf:"varint,7,opt,name=lingering,proto3" json:"lingering,omitempty"`
 	Since         int64                  `protobuf:"varint,8,opt,name=since,proto3" json:"since,omitempty"` // group time of the request; 0: unknown, as in LockState
 	Label         string                 `protobuf:"bytes,9,opt,name=label,proto3" json:"label,omitempty"`
-	Shared        bool                   `protobuf:"varint,10,opt,name=shared,proto3" json:"shared,omitempty"` // level 7
+	Shared        bool                   `protobuf:"varint,10,opt,name=shared,proto3" json:"shared,omitempty"`                  // level 7
+	MaxHold       int64                  `protobuf:"varint,20,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"` // level 7; of permits, with since
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6512,7 +6708,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6525,7 +6721,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -6598,6 +6794,13 @@ func (x *WaiterState) GetShared() bool {
 	return false
 }
 
+func (x *WaiterState) GetMaxHold() int64 {
+	if x != nil {
+		return x.MaxHold
+	}
+	return 0
+}
+
 type KeyState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
@@ -6613,7 +6816,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6625,7 +6828,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6638,7 +6841,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -6699,7 +6902,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6711,7 +6914,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6724,7 +6927,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -6868,7 +7071,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04part\x18\x02 \x01(\fR\x04part\x12\x12\n" +
 	"\x04last\x18\x03 \x01(\bR\x04last\x127\n" +
 	"\afailure\x18\x04 \x01(\x0e2\x1d.conclave.internal.v1.FailureR\afailure\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"\xe2\x0e\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"\x9a\x0f\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -6901,7 +7104,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\rrenew_clients\x18\x18 \x01(\v2\".conclave.internal.v1.RenewClientsH\x00R\frenewClients\x12L\n" +
 	"\x0ecreate_session\x18\x19 \x01(\v2#.conclave.internal.v1.CreateSessionH\x00R\rcreateSession\x12I\n" +
 	"\rrenew_session\x18\x1a \x01(\v2\".conclave.internal.v1.RenewSessionH\x00R\frenewSession\x12?\n" +
-	"\tdowngrade\x18\x1b \x01(\v2\x1f.conclave.internal.v1.DowngradeH\x00R\tdowngrade\x12L\n" +
+	"\tdowngrade\x18\x1b \x01(\v2\x1f.conclave.internal.v1.DowngradeH\x00R\tdowngrade\x126\n" +
+	"\x06extend\x18\x1c \x01(\v2\x1c.conclave.internal.v1.ExtendH\x00R\x06extend\x12L\n" +
 	"\x0ereport_process\x18\x1f \x01(\v2#.conclave.internal.v1.ReportProcessH\x00R\rreportProcessB\x04\n" +
 	"\x02op\"\xb8\x02\n" +
 	"\bRegister\x12\x16\n" +
@@ -6981,7 +7185,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04term\x18\x04 \x01(\x04R\x04term\":\n" +
 	"\fCloseSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1a\n" +
-	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\xe7\x02\n" +
+	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\x82\x03\n" +
 	"\x04Lock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -6997,7 +7201,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05label\x18\v \x01(\fR\x05label\x12\x16\n" +
 	"\x06shared\x18\f \x01(\bR\x06shared\x12\x14\n" +
 	"\x05share\x18\r \x01(\x04R\x05share\x12'\n" +
-	"\x0frefuse_deadlock\x18\x0f \x01(\bR\x0erefuseDeadlock\"|\n" +
+	"\x0frefuse_deadlock\x18\x0f \x01(\bR\x0erefuseDeadlock\x12\x19\n" +
+	"\bmax_hold\x18\x0e \x01(\x03R\amaxHold\"|\n" +
 	"\x06Refill\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -7017,19 +7222,28 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x14\n" +
 	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12\x14\n" +
-	"\x05trace\x18\x05 \x01(\fR\x05trace\"|\n" +
+	"\x05trace\x18\x05 \x01(\fR\x05trace\"\xc8\x01\n" +
+	"\x06Extend\x121\n" +
+	"\x05space\x18\x01 \x01(\x0e2\x1b.conclave.internal.v1.SpaceR\x05space\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\asession\x18\x03 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x04 \x01(\x04R\x06handle\x12\x14\n" +
+	"\x05fence\x18\x05 \x01(\x04R\x05fence\x12\x14\n" +
+	"\x05share\x18\x06 \x01(\x04R\x05share\x12\x19\n" +
+	"\bmax_hold\x18\a \x01(\x03R\amaxHold\"|\n" +
 	"\bProclaim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x14\n" +
 	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12\x14\n" +
-	"\x05value\x18\x05 \x01(\fR\x05value\"{\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\"\x96\x01\n" +
 	"\aAcquire\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x18\n" +
 	"\apermits\x18\x04 \x01(\rR\apermits\x12\x12\n" +
-	"\x04wait\x18\x05 \x01(\bR\x04wait\"c\n" +
+	"\x04wait\x18\x05 \x01(\bR\x04wait\x12\x19\n" +
+	"\bmax_hold\x18\x06 \x01(\x03R\amaxHold\"c\n" +
 	"\aRelease\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x14\n" +
@@ -7066,7 +7280,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\">\n" +
 	"\bWithdraw\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb6\x04\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xe2\x04\n" +
 	"\x05Reply\x12.\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x1a.conclave.internal.v1.CodeR\x04code\x12\x14\n" +
 	"\x05holds\x18\x03 \x01(\rR\x05holds\x12\x14\n" +
@@ -7087,7 +7301,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05trace\x18\x0f \x01(\fR\x05trace\x12\x14\n" +
 	"\x05share\x18\x10 \x01(\x04R\x05share\x12\x14\n" +
 	"\x05slots\x18\x11 \x03(\rR\x05slots\x121\n" +
-	"\x05cycle\x18\x13 \x01(\v2\x1b.conclave.internal.v1.CycleR\x05cycle\"Q\n" +
+	"\x05cycle\x18\x13 \x01(\v2\x1b.conclave.internal.v1.CycleR\x05cycle\x12\x18\n" +
+	"\aallowed\x18\x12 \x01(\x03R\aallowed\x12\x10\n" +
+	"\x03now\x18\x1e \x01(\x03R\x03now\"Q\n" +
 	"\x05Cycle\x12\x16\n" +
 	"\x06length\x18\x01 \x01(\rR\x06length\x120\n" +
 	"\x05waits\x18\x02 \x03(\v2\x1a.conclave.internal.v1.WaitR\x05waits\"\xa8\x01\n" +
@@ -7195,7 +7411,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\n" +
 	"standalone\x18\x0e \x01(\bR\n" +
 	"standalone\x12\x18\n" +
-	"\arenewed\x18\x0f \x01(\x03R\arenewed\"\xa4\x02\n" +
+	"\arenewed\x18\x0f \x01(\x03R\arenewed\"\xd6\x02\n" +
 	"\tLockState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
@@ -7209,7 +7425,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\tlingering\x18\n" +
 	" \x01(\bR\tlingering\x12\x14\n" +
 	"\x05since\x18\v \x01(\x03R\x05since\x12\x14\n" +
-	"\x05label\x18\f \x01(\tR\x05labelJ\x04\b\b\x10\t\"\x89\x02\n" +
+	"\x05label\x18\f \x01(\tR\x05label\x12\x12\n" +
+	"\x04ends\x18\x14 \x01(\x03R\x04ends\x12\x1c\n" +
+	"\trequested\x18\x15 \x01(\x03R\trequestedJ\x04\b\b\x10\t\"\xbb\x02\n" +
 	"\n" +
 	"ShareState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
@@ -7223,10 +7441,12 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\tlingering\x18\b \x01(\bR\tlingering\x12\x14\n" +
 	"\x05since\x18\t \x01(\x03R\x05since\x12\x14\n" +
 	"\x05label\x18\n" +
-	" \x01(\tR\x05label\"@\n" +
+	" \x01(\tR\x05label\x12\x12\n" +
+	"\x04ends\x18\x14 \x01(\x03R\x04ends\x12\x1c\n" +
+	"\trequested\x18\x15 \x01(\x03R\trequested\"@\n" +
 	"\x0eSemaphoreState\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x18\n" +
-	"\aresized\x18\x02 \x01(\bR\aresized\"\xb2\x01\n" +
+	"\aresized\x18\x02 \x01(\bR\aresized\"\xe4\x01\n" +
 	"\vPermitState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x18\n" +
 	"\apermits\x18\x02 \x01(\rR\apermits\x12 \n" +
@@ -7234,10 +7454,12 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12\x1f\n" +
 	"\vdelay_until\x18\x05 \x01(\x03R\n" +
 	"delayUntil\x12\x14\n" +
-	"\x05slots\x18\a \x03(\rR\x05slotsJ\x04\b\x06\x10\a\"A\n" +
+	"\x05slots\x18\a \x03(\rR\x05slots\x12\x12\n" +
+	"\x04ends\x18\x14 \x01(\x03R\x04ends\x12\x1c\n" +
+	"\trequested\x18\x15 \x01(\x03R\trequestedJ\x04\b\x06\x10\a\"A\n" +
 	"\tSlotState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x1a\n" +
-	"\bposition\x18\x02 \x01(\x04R\bposition\"\x85\x02\n" +
+	"\bposition\x18\x02 \x01(\x04R\bposition\"\xa0\x02\n" +
 	"\vWaiterState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12 \n" +
@@ -7249,7 +7471,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05since\x18\b \x01(\x03R\x05since\x12\x14\n" +
 	"\x05label\x18\t \x01(\tR\x05label\x12\x16\n" +
 	"\x06shared\x18\n" +
-	" \x01(\bR\x06shared\"\xcb\x01\n" +
+	" \x01(\bR\x06shared\x12\x19\n" +
+	"\bmax_hold\x18\x14 \x01(\x03R\amaxHold\"\xcb\x01\n" +
 	"\bKeyState\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\x04R\x05flags\x12!\n" +
@@ -7330,7 +7553,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Failure)(0),               // 0: conclave.internal.v1.Failure
 	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
@@ -7385,34 +7608,35 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*Refill)(nil),             // 50: conclave.internal.v1.Refill
 	(*Unlock)(nil),             // 51: conclave.internal.v1.Unlock
 	(*Downgrade)(nil),          // 52: conclave.internal.v1.Downgrade
-	(*Proclaim)(nil),           // 53: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 54: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 55: conclave.internal.v1.Release
-	(*Resize)(nil),             // 56: conclave.internal.v1.Resize
-	(*Write)(nil),              // 57: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 58: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 59: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 60: conclave.internal.v1.Reply
-	(*Cycle)(nil),              // 61: conclave.internal.v1.Cycle
-	(*Wait)(nil),               // 62: conclave.internal.v1.Wait
-	(*LockOwner)(nil),          // 63: conclave.internal.v1.LockOwner
-	(*CheckTerms)(nil),         // 64: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 65: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 66: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 67: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 68: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 69: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 70: conclave.internal.v1.IncarnationState
-	(*EndedClientState)(nil),   // 71: conclave.internal.v1.EndedClientState
-	(*SessionState)(nil),       // 72: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 73: conclave.internal.v1.LockState
-	(*ShareState)(nil),         // 74: conclave.internal.v1.ShareState
-	(*SemaphoreState)(nil),     // 75: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 76: conclave.internal.v1.PermitState
-	(*SlotState)(nil),          // 77: conclave.internal.v1.SlotState
-	(*WaiterState)(nil),        // 78: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 79: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 80: conclave.internal.v1.KeyDelayState
+	(*Extend)(nil),             // 53: conclave.internal.v1.Extend
+	(*Proclaim)(nil),           // 54: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 55: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 56: conclave.internal.v1.Release
+	(*Resize)(nil),             // 57: conclave.internal.v1.Resize
+	(*Write)(nil),              // 58: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 59: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 60: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 61: conclave.internal.v1.Reply
+	(*Cycle)(nil),              // 62: conclave.internal.v1.Cycle
+	(*Wait)(nil),               // 63: conclave.internal.v1.Wait
+	(*LockOwner)(nil),          // 64: conclave.internal.v1.LockOwner
+	(*CheckTerms)(nil),         // 65: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 66: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 67: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 68: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 69: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 70: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 71: conclave.internal.v1.IncarnationState
+	(*EndedClientState)(nil),   // 72: conclave.internal.v1.EndedClientState
+	(*SessionState)(nil),       // 73: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 74: conclave.internal.v1.LockState
+	(*ShareState)(nil),         // 75: conclave.internal.v1.ShareState
+	(*SemaphoreState)(nil),     // 76: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 77: conclave.internal.v1.PermitState
+	(*SlotState)(nil),          // 78: conclave.internal.v1.SlotState
+	(*WaiterState)(nil),        // 79: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 80: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 81: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -7438,7 +7662,7 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	25, // 20: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
 	26, // 21: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
 	27, // 22: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
-	60, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
+	61, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
 	0,  // 24: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
 	31, // 25: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
 	34, // 26: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
@@ -7447,16 +7671,16 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	48, // 29: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
 	49, // 30: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
 	51, // 31: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	59, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	60, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
 	43, // 33: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
 	44, // 34: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
 	45, // 35: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
 	46, // 36: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	54, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	55, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	56, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	53, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	57, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	55, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	56, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	57, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	54, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	58, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
 	36, // 42: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
 	39, // 43: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
 	37, // 44: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
@@ -7467,27 +7691,29 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	41, // 49: conclave.internal.v1.Command.create_session:type_name -> conclave.internal.v1.CreateSession
 	42, // 50: conclave.internal.v1.Command.renew_session:type_name -> conclave.internal.v1.RenewSession
 	52, // 51: conclave.internal.v1.Command.downgrade:type_name -> conclave.internal.v1.Downgrade
-	47, // 52: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
-	1,  // 53: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	40, // 54: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
-	2,  // 55: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	58, // 56: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	5,  // 57: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	4,  // 58: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	65, // 59: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	66, // 60: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	64, // 61: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	61, // 62: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
-	62, // 63: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
-	63, // 64: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
-	63, // 65: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
-	2,  // 66: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	1,  // 67: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	53, // 52: conclave.internal.v1.Command.extend:type_name -> conclave.internal.v1.Extend
+	47, // 53: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
+	1,  // 54: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	40, // 55: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
+	2,  // 56: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	3,  // 57: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
+	59, // 58: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	5,  // 59: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	4,  // 60: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	66, // 61: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	67, // 62: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	65, // 63: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	62, // 64: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
+	63, // 65: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
+	64, // 66: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
+	64, // 67: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
+	2,  // 68: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	1,  // 69: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	70, // [70:70] is the sub-list for method output_type
+	70, // [70:70] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -7551,6 +7777,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_CreateSession)(nil),
 		(*Command_RenewSession)(nil),
 		(*Command_Downgrade)(nil),
+		(*Command_Extend)(nil),
 		(*Command_ReportProcess)(nil),
 	}
 	type x struct{}
@@ -7559,7 +7786,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   75,
+			NumMessages:   76,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -10,6 +10,8 @@ const (
 	MinTTL       = 1 * second
 	MaxTTL       = 24 * 60 * 60 * second
 	MaxLockDelay = 60 * second
+	MinMaxHold   = second / 1000
+	MaxMaxHold   = 24 * 60 * 60 * second
 	MinSilence   = 5 * second
 
 	MaxSessions     = 20_000

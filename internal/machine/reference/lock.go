@@ -13,6 +13,7 @@ import (
 // Locks and elections.
 
 func (r *Model) grant(l *Lock, p Place) *wire.Reply {
+	p.End = bounding{r}.begin(p)
 	p.Ticket, p.Since = p.granted(), r.stamp()
 	l.Owner, l.Unclaimed, l.holds, l.Lingering, l.Fence = &p, false, 1, p.linger, r.Granted+1
 	reply := &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: 1}
@@ -21,7 +22,7 @@ func (r *Model) grant(l *Lock, p Place) *wire.Reply {
 	}
 	r.Granted += uint64(max(1, reply.Block))
 	r.lead(l)
-	return reply
+	return p.state(reply, p.requested)
 }
 
 func (r *Model) recallOwner(l *Lock) {
@@ -85,14 +86,14 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 	case len(c.Value) > MaxCandidate:
 		return answer(wire.Code_TOO_LARGE)
 	}
-	label, bad := r.label(c.Label)
+	label, end, bad := bounding{r}.options(c)
 	if bad != nil {
 		return bad
 	}
 	if _, bad := r.live(c.Session); bad != nil {
 		return bad
 	}
-	place := Place{Label: label, Session: wire.ID(c.Session), Handle: c.Handle, Ticket: t, value: c.Value, linger: c.Lingering && !c.Election && atLeast(r.Level) >= wire.LevelLinger}
+	place := Place{Label: label, End: end, Session: wire.ID(c.Session), Handle: c.Handle, Ticket: t, value: c.Value, linger: c.Lingering && !c.Election && atLeast(r.Level) >= wire.LevelLinger}
 	r.visitLock(r.find(c.Election, c.Name))
 	l := r.find(c.Election, c.Name)
 	if x := (sharing{r}); c.Shared && x.level() {
@@ -124,7 +125,7 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 			return answer(wire.Code_LIMIT_REACHED)
 		}
 		l.holds++
-		return &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds}
+		return l.Owner.state(&wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds}, r.Now)
 	case c.Wait:
 		return sharing{r}.line(l, place, c)
 	case l.Owner != nil:

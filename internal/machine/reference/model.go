@@ -98,6 +98,7 @@ type Place struct {
 	linger  bool
 	shared  bool
 	arrival int
+	End
 }
 
 // Lock is a lock or an election.
@@ -186,6 +187,9 @@ func (r *Model) fire() {
 		shortened.locks = append(shortened.locks, more.locks...)
 	}
 	r.end(nil, fact.Expired, shortened)
+	for r.quota > 0 && (bounding{r}).end() {
+		r.quota--
+	}
 	for r.quota > 0 && r.endDelay() {
 		r.quota--
 	}
@@ -296,7 +300,7 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 	switch op := c.Op.(type) {
 	case *wire.Command_Renew:
 		inc.renewed = r.Now
-		return answer(wire.Code_OK)
+		return bounding{r}.renewal()
 	case *wire.Command_Deregister:
 		r.drop(t.Incarnation, fact.Closed)
 		return answer(wire.Code_OK)
@@ -349,7 +353,7 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 	case *wire.Command_Downgrade:
 		return sharing{r}.downgrade(op.Downgrade)
 	}
-	return answer(wire.Code_INVALID)
+	return bounding{r}.command(c)
 }
 
 // final is the last outcome of a ticket; it replaces the stored one, if any.

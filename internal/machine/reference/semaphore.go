@@ -28,6 +28,7 @@ type Permit struct {
 	Unclaimed bool
 	Slots     []uint32
 	until     int64
+	End
 }
 
 func (s *Semaphore) free() int64 {
@@ -55,6 +56,10 @@ func (r *Model) acquire(t wire.Ticket, c *wire.Acquire) *wire.Reply {
 	case c.Limit == 0 || c.Limit > MaxPermits || c.Permits == 0:
 		return answer(wire.Code_INVALID)
 	}
+	end, bad := bounding{r}.wanted(c.MaxHold, true)
+	if bad != nil {
+		return bad
+	}
 	if _, bad := r.live(c.Session); bad != nil {
 		return bad
 	}
@@ -65,7 +70,7 @@ func (r *Model) acquire(t wire.Ticket, c *wire.Acquire) *wire.Reply {
 	if c.Permits > c.Limit {
 		return answer(wire.Code_TOO_LARGE)
 	}
-	place := Place{Session: wire.ID(c.Session), Ticket: t, Permits: c.Permits}
+	place := Place{Session: wire.ID(c.Session), Ticket: t, Permits: c.Permits, End: end}
 	if s == nil {
 		s = &Semaphore{Name: c.Name, Limit: c.Limit}
 		r.Semaphores = append(r.Semaphores, s)
@@ -117,8 +122,9 @@ func (s *Semaphore) unclaimed(by Place) int {
 
 func (r *Model) take(s *Semaphore, p Place, numbers []uint32) *wire.Reply {
 	r.Granted++
-	s.Permits = append(s.Permits, Permit{Session: p.Session, Ticket: p.granted(), Permits: p.Permits, Fence: r.Granted, Slots: numbers})
-	return &wire.Reply{Code: wire.Code_OK, Fence: r.Granted, Holds: p.Permits, Slots: numbers}
+	end := bounding{r}.begin(p)
+	s.Permits = append(s.Permits, Permit{Session: p.Session, Ticket: p.granted(), Permits: p.Permits, Fence: r.Granted, Slots: numbers, End: end})
+	return end.state(&wire.Reply{Code: wire.Code_OK, Fence: r.Granted, Holds: p.Permits, Slots: numbers}, end.requested)
 }
 
 func (r *Model) queueUp(s *Semaphore, p Place) *wire.Reply {
@@ -126,7 +132,7 @@ func (r *Model) queueUp(s *Semaphore, p Place) *wire.Reply {
 		return answer(wire.Code_BUSY)
 	}
 	r.arrivals++
-	p.arrival = r.arrivals
+	p.arrival, p.Since = r.arrivals, r.stamp()
 	s.Queue = append(s.Queue, p)
 	reply := &wire.Reply{Code: wire.Code_QUEUED, Position: uint32(len(s.Queue)), Holder: r.permitHolder(s)}
 	if atLeast(r.Level) >= wire.LevelSlots {

@@ -184,9 +184,10 @@ func (x sharing) take(l *Lock, p Place) *wire.Reply {
 	if len(l.Live()) == 0 {
 		l.SharedFence = x.Granted
 	}
+	p.End = bounding(x).begin(p)
 	p.Ticket, p.Since = p.granted(), x.stamp()
 	l.Shares = append(l.Shares, Share{Place: p, Number: x.Granted, Holds: 1})
-	return l.stated(len(l.Shares) - 1)
+	return p.state(l.stated(len(l.Shares)-1), p.requested)
 }
 
 // stated is the reply about a share.
@@ -205,7 +206,7 @@ func (x sharing) again(l *Lock, c *wire.Lock) *wire.Reply {
 		return answer(wire.Code_LIMIT_REACHED)
 	}
 	l.Shares[i].Holds++
-	return l.stated(i)
+	return l.Shares[i].state(l.stated(i), x.Now)
 }
 
 func (x sharing) unlock(c *wire.Unlock) *wire.Reply {
@@ -255,12 +256,12 @@ func (x sharing) downgrade(c *wire.Downgrade) *wire.Reply {
 	case l.Lingering:
 		return answer(wire.Code_INVALID)
 	}
-	holds := l.holds
+	holds, end := l.holds, l.Owner.End
 	p := Place{Session: l.Owner.Session, Handle: l.Owner.Handle, Label: l.Owner.Label, shared: true}
 	l.Owner, l.holds, l.Fence = nil, 0, 0
 	x.take(l, p)
-	l.Shares[len(l.Shares)-1].Holds = holds
-	reply := l.stated(len(l.Shares) - 1)
+	l.Shares[len(l.Shares)-1].Holds, l.Shares[len(l.Shares)-1].End = holds, end
+	reply := end.state(l.stated(len(l.Shares)-1), x.Now)
 	defer x.traced(c.Trace)()
 	x.serve(l)
 	return reply
