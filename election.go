@@ -198,7 +198,7 @@ func withContextError(ctx context.Context, err error) error {
 // term is the time from a grant to the resignation. lost means that nothing but the
 // loss of leadership ended it.
 func (e *Election) term(ctx context.Context, f Fence, lead func(ctx context.Context, f Fence) error) (lost bool, err error) {
-	leading, stop := client.WithLoss(ctx, e.Lost(), ErrLockOwnershipLost)
+	leading, stop := client.WithLoss(ctx, e.Lost(), func() error { return ErrLockOwnershipLost })
 	defer stop()
 	defer func() {
 		resigned := convert(e.resign(context.WithoutCancel(ctx)))

@@ -35,6 +35,9 @@ var (
 	// hold them now. The handle works again once each Unlock owed, or Resign, was
 	// called.
 	ErrLockOwnershipLost = errors.New("lock ownership lost")
+	// ErrHoldExpired: the hold has lasted as long as its MaxHold allows. It is an
+	// ErrLockOwnershipLost. The session lives on.
+	ErrHoldExpired = fmt.Errorf("%w: the hold has reached its MaxHold", ErrLockOwnershipLost)
 	// ErrDeadlock: the wait of a Lock or RLock would have closed a cycle of sessions that wait for each
 	// other; see [RefuseDeadlock]. The error is a *DeadlockError, which has the cycle. No effect. Release what
 	// another one waits for before the next Lock.
@@ -237,6 +240,9 @@ func faultKind(f *client.Fault, cause error) error {
 	case client.NotHeld:
 		return ErrNotHeld
 	case client.Lost:
+		if f.Overdue {
+			return ErrHoldExpired
+		}
 		return ErrLockOwnershipLost
 	case client.Expired:
 		return ErrSessionExpired
@@ -244,7 +250,7 @@ func faultKind(f *client.Fault, cause error) error {
 		return ErrCompacted
 	case client.ReadOnly:
 		return errReadOnly
-	case client.OtherMode:
+	case client.OtherMode, client.Endless:
 		return ErrInvalid
 	}
 	return ErrClosed

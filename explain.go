@@ -255,13 +255,6 @@ func RefuseDeadlock() LockOption {
 	return lockOption(func(o *lockOptions) { o.config.RefuseDeadlock = true })
 }
 
-// check refuses options that exclude each other.
-func (o *lockOptions) check() {
-	if o.err == nil && o.config.RefuseDeadlock && o.config.Linger > 0 {
-		o.err = fmt.Errorf("%w: RefuseDeadlock with Linger: the group does not know who waits for a lock that lingers", ErrInvalid)
-	}
-}
-
 // DeadlockError is the reason why a handle with [RefuseDeadlock] was refused. It wraps ErrDeadlock.
 type DeadlockError struct {
 	// Cycle is a shortest cycle that the wait would have closed, from that wait on, when the group decided. Of a long

@@ -140,10 +140,7 @@ func (s *Session) FencedLock(name string, opts ...LockOption) *FencedLock {
 
 func newLock(g *Group, lease *client.Lease, space wire.Space, name string, opts []LockOption) *FencedLock {
 	o := lockOptions{config: client.LockConfig{Lease: lease, Space: space, Name: name}, err: validName(name)}
-	for _, opt := range opts {
-		opt.applyLock(&o)
-	}
-	o.check()
+	o.apply(opts)
 	l := &FencedLock{group: g, name: name, bad: o.err}
 	l.handle.Init(g.client, o.config)
 	return l
@@ -292,7 +289,7 @@ func (l *FencedLock) Lost() <-chan struct{} { return l.handle.Lost() }
 
 // Do runs f while it holds the lock, with the fence of the hold. The context passed to f
 // carries the fence as well ([FenceFromContext]). It is done when ctx is, and, with the
-// cause ErrLockOwnershipLost, when the lock is lost; f should then stop and must not touch
+// cause ErrLockOwnershipLost or [ErrHoldExpired], when the lock is lost; f should then stop and must not touch
 // what the lock protects.
 //
 // If the lock was not acquired, Do returns the error of Lock. Otherwise it returns f's error
@@ -305,16 +302,7 @@ func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context, fence F
 	if err != nil {
 		return err
 	}
-	return holding(ctx, fence, l.Lost(), l.Unlock, f)
-}
-
-// holding runs f while something is held with the fence, and releases it afterwards.
-func holding(ctx context.Context, fence Fence, lost <-chan struct{}, release func(context.Context) error,
-	f func(ctx context.Context, fence Fence) error) (err error) {
-	defer func() { err = joined(err, release(context.WithoutCancel(ctx))) }()
-	held, stop := client.WithLoss(ctx, lost, ErrLockOwnershipLost)
-	defer stop()
-	return f(ContextWithFence(held, fence), fence)
+	return holding(ctx, fence, l.handle.Loss(), l.Unlock, f)
 }
 
 // LockInfo describes a lock. For a lock that is free and has no waiters, only Name is

@@ -103,14 +103,15 @@ const (
 	CallTryRLock                       // RWLock.TryRLock
 	CallRUnlock                        // RWLock.RUnlock
 	CallDowngrade                      // RWLock.Downgrade
+	CallExtend                         // Extend of FencedLock, RWLock and Permit
 
-	lastCall = CallDowngrade
+	lastCall = CallExtend
 )
 
 // String returns the kind in lower case, as "try_lock".
 func (k CallKind) String() string {
 	names := [lastCall]string{"lock", "try_lock", "unlock", "acquire", "try_acquire", "release", "campaign", "resign", "read", "write",
-		"rlock", "try_rlock", "runlock", "downgrade"}
+		"rlock", "try_rlock", "runlock", "downgrade", "extend"}
 	if k >= 1 && k <= lastCall {
 		return names[k-1]
 	}

@@ -40,7 +40,7 @@ func (p *Permit) Slots() (numbers []int) {
 // and ErrUnknown. ErrNotHeld: Release was called before; no effect.
 // ErrLockOwnershipLost: the permits were lost before.
 func (p *Permit) Release(ctx context.Context) error {
-	began, span := p.group.calls.begin(), p.span(ctx)
+	began, span := p.group.calls.begin(), p.span(ctx, CallRelease, "release")
 	err := fault("release", p.name, p.permit.Release(ctx, span.trace()))
 	span.end(err)
 	p.group.calls.returned(CallRelease, began, err)
@@ -50,12 +50,12 @@ func (p *Permit) Release(ctx context.Context) error {
 // giveUp implements grant.
 func (p *Permit) giveUp() { _ = p.permit.Release(ended(), nil) }
 
-func (p *Permit) span(ctx context.Context) *span {
+func (p *Permit) span(ctx context.Context, kind CallKind, op string) *span {
 	t := &p.group.tracing
 	if !t.on() {
 		return nil
 	}
-	return t.begin(ctx, Operation{Kind: CallRelease, Op: "release", Name: p.name, Fence: Fence(p.permit.GrantedFence())})
+	return t.begin(ctx, Operation{Kind: kind, Op: op, Name: p.name, Fence: Fence(p.permit.GrantedFence())})
 }
 
 // Fence returns the fence of this acquisition. It does not block, needs no network and
@@ -67,6 +67,6 @@ func (p *Permit) Fence() (Fence, error) {
 	return Fence(f), fault("fence", p.name, err)
 }
 
-// Lost returns a channel that is closed when the permits are lost with their session, as
+// Lost returns a channel that is closed when the permits are lost, with their session or by [MaxHold], as
 // [FencedLock.Lost] is. Release does not close it.
 func (p *Permit) Lost() <-chan struct{} { return p.permit.Lost() }

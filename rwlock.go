@@ -62,10 +62,7 @@ func (s *Session) RWLock(name string, opts ...LockOption) *RWLock {
 
 func newRWLock(g *Group, lease *client.Lease, name string, opts []LockOption) *RWLock {
 	o := lockOptions{config: client.LockConfig{Lease: lease, Space: wire.Space_LOCK, Name: name}, err: validName(name)}
-	for _, opt := range opts {
-		opt.applyLock(&o)
-	}
-	o.check()
+	o.apply(opts)
 	l := &RWLock{group: g, name: name, bad: o.err}
 	l.handle.Init(g.client, o.config)
 	return l
@@ -230,8 +227,8 @@ func (l *RWLock) Fence() (Fence, error) {
 func (l *RWLock) Holds() int { return l.handle.Holds() }
 
 // Lost returns a channel that is closed when what the handle holds is lost, as that of [FencedLock.Lost] is. While
-// it holds the lock shared, that is when the session ends, even if it was released before. It is nil
-// when nothing is held.
+// it holds the lock shared, that is when the session ends, even if it was released before, or at the end that [MaxHold]
+// describes. It is nil when nothing is held.
 func (l *RWLock) Lost() <-chan struct{} { return l.handle.Lost() }
 
 // Do runs f while it holds the lock exclusively, as [FencedLock.Do] does. If f calls Downgrade, Do releases
@@ -241,7 +238,7 @@ func (l *RWLock) Do(ctx context.Context, f func(ctx context.Context, fence Fence
 	if err != nil {
 		return err
 	}
-	return holding(ctx, fence, l.Lost(), l.unlockEither, f)
+	return holding(ctx, fence, l.handle.Loss(), l.unlockEither, f)
 }
 
 // RDo runs f while it holds the lock shared, and is otherwise like [FencedLock.Do].
@@ -250,7 +247,7 @@ func (l *RWLock) RDo(ctx context.Context, f func(ctx context.Context, fence Fenc
 	if err != nil {
 		return err
 	}
-	return holding(ctx, fence, l.Lost(), l.RUnlock, f)
+	return holding(ctx, fence, l.handle.Loss(), l.RUnlock, f)
 }
 
 // unlockEither releases an exclusive hold, or what Downgrade has made of it.

@@ -31,7 +31,8 @@ type Semaphore struct {
 	bad   error         // what is wrong with the name or the limit
 	limit atomic.Uint32 // that this handle uses; with follows: that a Resize has set, 0: none is known
 
-	follows bool // the limit is GroupLimit
+	follows bool          // the limit is GroupLimit
+	maxHold time.Duration // after which the permits of an acquisition end; 0: not by time
 }
 
 // GroupLimit as the limit of a handle is the limit that [Semaphore.Resize] has set, whatever it is: the
@@ -204,7 +205,7 @@ func (s *Semaphore) groupLimit(ctx context.Context) (uint32, error) {
 
 func (s *Semaphore) request(ctx context.Context, n int, limit uint32, wait bool, span *span) (*Permit, error) {
 	p, err := s.group.client.Acquire(ctx, client.PermitRequest{
-		Lease: s.lease, Name: s.name, Limit: limit, Permits: uint32(n), Wait: wait, Trace: span.trace(),
+		Lease: s.lease, Name: s.name, Limit: limit, Permits: uint32(n), Wait: wait, Trace: span.trace(), MaxHold: s.maxHold,
 	})
 	var f *client.Fault
 	switch {
@@ -220,7 +221,7 @@ func (s *Semaphore) request(ctx context.Context, n int, limit uint32, wait bool,
 
 // Do runs f while it holds n permits, with the fence of the [Permit]. The context passed to f
 // carries the fence as well ([FenceFromContext]). It is done when ctx is, and, with the cause
-// ErrLockOwnershipLost, when the permits are lost; f should then stop.
+// ErrLockOwnershipLost or [ErrHoldExpired], when the permits are lost; f should then stop.
 //
 // If the permits were not acquired, Do returns the error of Acquire. Otherwise it returns f's
 // error as it is. If the permits were lost meanwhile, that is joined with ErrLockOwnershipLost,
@@ -231,7 +232,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context, f
 	if err != nil {
 		return err
 	}
-	return holding(ctx, Fence(p.permit.GrantedFence()), p.Lost(), p.Release, f)
+	return holding(ctx, Fence(p.permit.GrantedFence()), p.permit.Loss(), p.Release, f)
 }
 
 // Resize changes the limit for all users, and for this handle, whatever it was. Other

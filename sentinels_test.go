@@ -27,7 +27,7 @@ const (
 // meanings has one meaning for each sentinel. A second one needs a second sentinel.
 func meanings() map[string]meaning {
 	return map[string]meaning{
-		"ErrLocked": {none, "yes"}, "ErrLockDelay": {none, "yes"}, "ErrNotHeld": {none, "no"}, "ErrLockOwnershipLost": {none, "no"},
+		"ErrLocked": {none, "yes"}, "ErrLockDelay": {none, "yes"}, "ErrNotHeld": {none, "no"}, "ErrLockOwnershipLost": {none, "no"}, "ErrHoldExpired": {none, "no"},
 		"ErrAcquireLimitReached": {none, "no"}, "ErrDeadlock": {none, "no"}, "ErrSessionExpired": {none, "no"}, "ErrSessionNotFound": {none, "no"},
 		"ErrSessionBound": {none, "when"}, "ErrCheckCritical": {none, "when"}, "ErrStaleFence": {none, "no"}, "ErrStaleSequencer": {none, "no"},
 		"ErrLimitMismatch": {none, "no"}, "ErrNoLimit": {none, "no"}, "ErrKeyNotFound": {none, ""}, "ErrCompareFailed": {none, ""}, "ErrCompacted": {none, ""},

@@ -14,7 +14,7 @@ import (
 )
 
 // Tracer makes a span for each call of a node that it wants to trace: Lock, TryLock, Unlock, RLock, TryRLock,
-// RUnlock, Downgrade, Acquire, TryAcquire, Release, Campaign, Resign, and the writes of [KV]. Do, Run and Locker
+// RUnlock, Downgrade, Extend, Acquire, TryAcquire, Release, Campaign, Resign, and the writes of [KV]. Do, Run and Locker
 // make the calls that they stand for. The module contrib/conclaveotel has a Tracer for OpenTelemetry.
 //
 // The methods of a Tracer are called concurrently, those of one Span one after the other, all on

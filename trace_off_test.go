@@ -10,7 +10,7 @@ func TestTracing_Off(t *testing.T) {
 		s := l.span(t.Context(), CallLock, "lock")
 		s.granted(1, l)
 		s.end(nil)
-		if s != nil || s.trace() != nil || p.span(t.Context()) != nil {
+		if s != nil || s.trace() != nil || p.span(t.Context(), CallRelease, "release") != nil {
 			t.Error("a span without a tracer")
 		}
 	})

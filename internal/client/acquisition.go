@@ -13,8 +13,8 @@ import (
 // permits.
 type target interface {
 	// granted notes a grant, in log order, on the goroutine that delivers outcomes.
-	// An error says that the grant comes too late.
-	granted(l *Lease, r *wire.Reply) error
+	// sent is when the request was sent. An error says that the grant comes too late.
+	granted(l *Lease, r *wire.Reply, sent instant) error
 	// takeBack undoes granted: it takes one noted grant off the handle.
 	takeBack() taken
 	// semaphore is the name of the semaphore; "" for locks and elections.
@@ -38,6 +38,7 @@ type target interface {
 type acquisition struct {
 	target target
 	lease  *Lease
+	sent   instant
 	result chan acquired    // takes one
 	unsent chan bool        // the answer to a cancellation
 	places chan *wire.Reply // takes one, that queued the request; nil: the call is not traced
@@ -72,7 +73,7 @@ func newAcquisition(t target, l *Lease) *acquisition {
 
 // run submits the command and waits for the result.
 func (a *acquisition) run(ctx context.Context, cmd *wire.Command, tr *Trace) (fence uint64, err error) {
-	a.places = tr.places()
+	a.places, a.sent = tr.places(), a.lease.client.clock.Now()
 	a.lease.client.submit(cmd, a, false)
 	if tr == nil {
 		return a.wait(ctx, nil)
@@ -112,6 +113,8 @@ wait:
 
 // errLeaseEnded: the lease ended while the request was waiting.
 var errLeaseEnded = errors.New("the lease has ended")
+
+func leaseEnded() error { return errLeaseEnded }
 
 // abandon leaves without a result. A grant that has come already is released: a
 // caller whose context is done does not expect to hold anything.
@@ -180,7 +183,7 @@ func (a *acquisition) decide(r *wire.Reply, first bool) {
 	result := acquired{fence: r.GetFence(), cause: r.GetTrace(), err: refusal(r)}
 	switch {
 	case result.err == nil:
-		if err := a.target.granted(a.lease, r); err != nil {
+		if err := a.target.granted(a.lease, r, a.sent); err != nil {
 			a.release(r, a.target.undoing())
 			result = acquired{err: err}
 		}

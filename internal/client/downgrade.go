@@ -106,7 +106,7 @@ func (l *RWLock) beginDowngrade() (*Hold, *downgrade, <-chan struct{}, error) {
 	case h == nil:
 		return nil, nil, nil, &Fault{Kind: NotHeld}
 	case h.isLost():
-		return nil, nil, nil, &Fault{Kind: Lost}
+		return nil, nil, nil, h.loss()
 	default:
 		settled := l.order.wait()
 		if settled != nil {
@@ -118,7 +118,7 @@ func (l *RWLock) beginDowngrade() (*Hold, *downgrade, <-chan struct{}, error) {
 }
 
 func (l *RWLock) downgrade(ctx context.Context, h *Hold, d *downgrade, tr *Trace) (uint64, error) {
-	bounded, stop := WithLoss(ctx, h.lostChannel(), errLeaseEnded) // a lost owner need not wait for a quorum
+	bounded, stop := WithLoss(ctx, h.losing().done, leaseEnded) // a lost owner need not wait for a quorum
 	defer stop()
 	cmd := l.client.traced(&wire.Command{Op: &wire.Command_Downgrade{Downgrade: &wire.Downgrade{
 		Name: l.name, Session: h.lease.id[:], Handle: l.number, Fence: h.fence,
@@ -134,18 +134,18 @@ func (l *RWLock) downgrade(ctx context.Context, h *Hold, d *downgrade, tr *Trace
 	case err == nil:
 		if h.isLost() {
 			l.doubt(h, d)
-			return 0, &Fault{Kind: Lost}
+			return 0, h.loss()
 		}
 		return reply.GetFence(), nil
 	case ctx.Err() == nil && bounded.Err() != nil:
 		l.doubt(h, d)
-		return 0, &Fault{Kind: Lost}
+		return 0, h.loss()
 	case errors.Is(err, tickets.ErrUnregistered), isCode(err, wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION):
 		h.lease.end(endedByGroup(), lost)
-		return 0, &Fault{Kind: Lost}
+		return 0, h.loss()
 	case isCode(err, wire.Code_NOT_HELD, wire.Code_OWNERSHIP_LOST):
 		if l.has(h) {
-			return 0, &Fault{Kind: Lost}
+			return 0, h.loss()
 		}
 		return 0, &Fault{Kind: NotHeld} // it was released meanwhile
 	case IsKind(err, Unknown):
@@ -172,6 +172,7 @@ func (l *RWLock) downgraded(h *Hold, d *downgrade, a answer) {
 		h.downgraded.Store(&g)
 		if l.hold == h {
 			l.hold = nil
+			l.shares.lostWith(h)
 			// The last one to be released: its caller may wait for its loss.
 			l.shares.holds = slices.Insert(l.shares.holds, 0, h)
 		}

@@ -36,17 +36,20 @@ const (
 	ReadOnly
 	// OtherMode: the handle is one owner and holds the lock in the other mode: no effect.
 	OtherMode
+	// Endless: what the handle holds does not end in time: no effect.
+	Endless
 )
 
 var kindNames = [...]string{"", "refused", "interrupted", "no quorum of the group is reachable", "outcome unknown",
-	"not held", "lost", "session has ended", "closed", "compacted", "read-only", "held in the other mode"}
+	"not held", "lost", "session has ended", "closed", "compacted", "read-only", "held in the other mode", "held without an end in time"}
 
 // Fault is why an operation failed.
 type Fault struct {
-	Kind   Kind
-	Detail string      // what else is known, for people
-	Reply  *wire.Reply // of a refusal; with Interrupted, the reply that queued the request, if any
-	Cause  error       // a context's error, or the group's
+	Kind    Kind
+	Overdue bool        // with Lost: the hold lasted for as long as it was to
+	Detail  string      // what else is known, for people
+	Reply   *wire.Reply // of a refusal; with Interrupted, the reply that queued the request, if any
+	Cause   error       // a context's error, or the group's
 }
 
 func (f *Fault) Error() string {

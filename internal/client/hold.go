@@ -17,11 +17,13 @@ type Hold struct {
 	in   *tenure // of this process; nil: the group has granted it
 	part *part   // of a shared tenure, for all holds of the handle in it; nil: as in
 
+	bound *bound // nil: it does not end in time
+
 	downgraded atomic.Pointer[grant] // what it is since then; nil: what was granted
 
 	// Guarded by the lease's mu.
-	lost  chan struct{} // closed by the lease; nil: not asked for so far
-	ended bool          // with the lease
+	lost  *Loss // closed by the lease; nil: not asked for so far
+	ended bool  // with the lease
 
 	// Guarded by the mu of the handle that has it.
 	count    int
@@ -53,17 +55,46 @@ func (h *Hold) isShared() bool { return h.now().share != 0 }
 
 // isLost reads the clock by way of the lease, so it is right in a process that was
 // suspended and has not run a timer yet.
-func (h *Hold) isLost() bool { return h.lease.Err() != nil }
+func (h *Hold) isLost() bool { return h.lease.Err() != nil || h.isOverdue() }
 
-// lostChannel returns the channel that the lease closes when it ends before the hold is
+// Loss is the loss of a hold, or of several that are lost together.
+type Loss struct {
+	done    chan struct{}
+	also    *Loss // nil: none
+	closed  bool  // guarded by the lease's mu
+	overdue bool  // set before done is closed
+}
+
+func newLoss() *Loss { return &Loss{done: make(chan struct{})} }
+
+// Done is closed when the hold is lost; nil: there is none.
+func (s *Loss) Done() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.done
+}
+
+// Overdue reports, once Done is closed, whether the hold lasted for as long as it was to.
+func (s *Loss) Overdue() bool { return s.overdue }
+
+// close notes the loss. mu of the lease is held.
+func (s *Loss) close(overdue bool) {
+	for ; s != nil && !s.closed; s = s.also {
+		s.closed, s.overdue = true, overdue
+		close(s.done)
+	}
+}
+
+// losing returns what the lease closes when it ends, or the time of the hold, before the hold is
 // released.
-func (h *Hold) lostChannel() <-chan struct{} {
+func (h *Hold) losing() *Loss {
 	h.lease.mu.Lock()
 	defer h.lease.mu.Unlock()
 	if h.lost == nil {
-		h.lost = make(chan struct{})
-		if h.ended {
-			close(h.lost)
+		h.lost = newLoss()
+		if h.ended || h.bound != nil && h.bound.overdue {
+			h.lost.close(!h.ended)
 		}
 	}
 	return h.lost
@@ -163,7 +194,7 @@ func (l *Lock) releaseTaken(ctx context.Context, t taken, tr *Trace) error {
 	}
 	switch {
 	case t.lost:
-		return &Fault{Kind: Lost}
+		return t.hold.loss()
 	case t.hold.part != nil:
 		return nil
 	case t.hold.in != nil:
@@ -190,7 +221,7 @@ func (h *Hold) release(ctx context.Context, from target, tr *Trace, t taken) err
 	case a := <-answered:
 		err := a.fault()
 		if isCode(err, wire.Code_NOT_HELD, wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION) {
-			return &Fault{Kind: Lost} // it was held here, so it was lost before
+			return h.loss() // it was held here, so it was lost before
 		}
 		if a.err != nil {
 			err = h.lease.client.ended(err)
@@ -199,7 +230,7 @@ func (h *Hold) release(ctx context.Context, from target, tr *Trace, t taken) err
 	case <-h.lease.done:
 		// The command may have been applied in time, but whether the hold was
 		// still ours until then is unknown.
-		return &Fault{Kind: Lost}
+		return h.loss()
 	case <-ctx.Done():
 		return &Fault{Kind: Unknown, Detail: "the release is pursued in the background", Cause: ContextError(ctx)}
 	}
@@ -210,16 +241,16 @@ func (h *Hold) submitRelease(from target, id []byte, on func(answer)) {
 	h.lease.client.pursue(h.lease.client.traced(from.releaseCommand(h.lease, h.now()), id), on)
 }
 
-// WithLoss derives a context that is done when ctx is, and, with that cause, when
+// WithLoss derives a context that is done when ctx is, and, with the cause that cause then returns, when
 // lost is closed. The caller must call stop.
-func WithLoss(ctx context.Context, lost <-chan struct{}, cause error) (derived context.Context, stop func()) {
+func WithLoss(ctx context.Context, lost <-chan struct{}, cause func() error) (derived context.Context, stop func()) {
 	derived, cancel := context.WithCancelCause(ctx)
 	finished := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {
 		case <-lost:
-			cancel(cause)
+			cancel(cause())
 		case <-finished:
 		}
 	})

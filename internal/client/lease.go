@@ -48,6 +48,8 @@ type Lease struct {
 	timer   *time.Timer        // guarded by mu; nil: there was no deadline so far
 	holds   map[*Hold]struct{} // guarded by mu
 	parts   map[*Hold]struct{} // guarded by mu; each stands for those of a handle in a shared tenure, however many there are
+	bounded map[*Hold]struct{} // guarded by mu; of holds: those that end in time
+	heard   reference          // guarded by mu; of the last acknowledged renewal
 	err     error              // guarded by mu; why it ended; nil while live
 }
 
@@ -219,11 +221,13 @@ func (l *Lease) end(why error, what ending) bool {
 			holds[h] = struct{}{}
 		}
 	}
-	l.holds, l.parts = nil, nil
+	for h := range l.bounded { // order: each by itself
+		h.bound.timer.Stop()
+	}
+	l.holds, l.parts, l.bounded = nil, nil, nil
 	for h := range holds {
-		if h.ended = true; h.lost != nil {
-			close(h.lost)
-		}
+		h.ended = true
+		h.lost.close(false)
 	}
 	l.mu.Unlock()
 	close(l.done)
@@ -239,8 +243,8 @@ func (l *Lease) end(why error, what ending) bool {
 }
 
 // acknowledged moves the deadline: the group has acknowledged a renewal that was sent at
-// that time. A lease that is past its deadline stays ended.
-func (l *Lease) acknowledged(sent instant) {
+// that time, and applied at that group time; 0: that is not known. A lease that is past its deadline stays ended.
+func (l *Lease) acknowledged(sent instant, now int64) {
 	if l.Err() != nil {
 		return
 	}
@@ -250,6 +254,9 @@ func (l *Lease) acknowledged(sent instant) {
 		l.client.metrics.Margin.ObserveDuration(l.client.clock.Until(l.renewed + instant(trusted(l.span))))
 	}
 	l.renewed = max(l.renewed, sent)
+	if now != 0 && sent >= l.heard.sent {
+		l.heard = reference{sent, now}
+	}
 	if at, _ := l.deadline(); l.err == nil {
 		l.trustUntil(at)
 	}
@@ -263,18 +270,28 @@ func (l *Lease) trustUntil(deadline instant) {
 	}
 }
 
-// add makes a hold end with the lease; false means that the lease has ended.
-func (l *Lease) add(h *Hold) bool {
+// add makes a hold end with the lease, and in time. An error says that it has ended already.
+func (l *Lease) add(h *Hold) error {
 	if l.Err() != nil {
-		return false
+		return errLeaseEnded
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
-		return false
+		return errLeaseEnded
+	}
+	if h.bound != nil {
+		if int64(l.client.clock.Now()) >= h.bound.until.Load() {
+			return &Fault{Kind: Lost, Overdue: true}
+		}
+		if l.bounded == nil {
+			l.bounded = make(map[*Hold]struct{})
+		}
+		l.bounded[h] = struct{}{}
+		l.setBoundTimer(h)
 	}
 	l.setOf(h)[h] = struct{}{}
-	return true
+	return nil
 }
 
 // setOf returns the set that a hold is in. l.mu is held.
@@ -289,7 +306,7 @@ func (l *Lease) setOf(h *Hold) map[*Hold]struct{} {
 func (l *Lease) remove(h *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.setOf(h), h)
+	l.unlist(h)
 }
 
 func endedByGroup() error { return &Fault{Kind: Expired, Detail: "the group has ended it"} }

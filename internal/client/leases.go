@@ -128,6 +128,7 @@ func (s *leases) look() bool {
 			l.mu.Lock()
 			l.setTimer()
 			l.mu.Unlock()
+			l.checkBounds()
 		}
 	}
 	return true

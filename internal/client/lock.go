@@ -21,6 +21,7 @@ type Lock struct {
 	number    uint64 // distinguishes the handles of one session
 	reentrant bool
 	limit     uint32
+	maxHold   time.Duration // after which what is granted ends; 0: not by time
 	linger    time.Duration // for which a tenure goes on after a release; 0: there is none
 	label     string        // for people
 	refuse    bool          // a wait that would close a cycle
@@ -40,7 +41,8 @@ type LockConfig struct {
 	Reentrant bool
 	Limit     uint32 // of holds, with Reentrant; 0 is none
 	Linger    time.Duration
-	Label     string // is not submitted before the group is at the level for that
+	MaxHold   time.Duration // 0: none; not with Linger
+	Label     string        // is not submitted before the group is at the level for that
 
 	RefuseDeadlock bool // a wait that would close a cycle of sessions is refused; not with Linger
 }
@@ -49,7 +51,7 @@ type LockConfig struct {
 func (l *Lock) Init(c *Client, cfg LockConfig) {
 	l.client, l.lease, l.space, l.name = c, cfg.Lease, cfg.Space, cfg.Name
 	l.reentrant, l.limit, l.linger, l.label = cfg.Reentrant, cfg.Limit, cfg.Linger, cfg.Label
-	l.refuse = cfg.RefuseDeadlock
+	l.maxHold, l.refuse = cfg.MaxHold, cfg.RefuseDeadlock
 	l.number = c.handles.Add(1)
 }
 
@@ -83,7 +85,7 @@ func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, 
 		}
 		lease, present, err := l.acquireUnder(ctx)
 		if had = cmp.Or(present, had); IsKind(err, Expired) && had != nil && !l.wasReleased(had) {
-			err = &Fault{Kind: Lost} // the release that was owed came during the call
+			err = had.loss() // the release that was owed came during the call
 		}
 		if err != nil {
 			return 0, err
@@ -117,7 +119,7 @@ func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, 
 			// It was downgraded meanwhile, which is found above.
 		case held != nil && (unknown || IsKind(err, Lost) || isCode(err, wire.Code_OWNERSHIP_LOST)):
 			if l.has(held) {
-				return 0, &Fault{Kind: Lost}
+				return 0, held.loss()
 			}
 			// It was released meanwhile, so there was nothing to re-enter.
 		case unknown:
@@ -152,12 +154,17 @@ func (l *Lock) acquireUnder(ctx context.Context) (*Lease, *Hold, error) {
 	if err := l.client.Usable(); err != nil {
 		return nil, nil, err
 	}
+	if l.maxHold > 0 {
+		if err := l.client.hasMaxHold(); err != nil {
+			return nil, nil, err
+		}
+	}
 	switch h := l.present(); {
 	case h == nil:
 		lease, err := l.client.leaseFor(ctx, l.lease)
 		return lease, nil, err
 	case h.isLost():
-		return nil, nil, &Fault{Kind: Lost}
+		return nil, nil, h.loss()
 	default:
 		return h.lease, h, nil
 	}
@@ -195,23 +202,32 @@ func (l *Lock) has(h *Hold) bool {
 }
 
 // granted implements target.
-func (l *Lock) granted(lease *Lease, r *wire.Reply) error { return l.begin(lease, r.GetFence(), nil) }
+func (l *Lock) granted(lease *Lease, r *wire.Reply, sent instant) error {
+	h := newHold(l.name, lease, grant{fence: r.GetFence()})
+	h.endAt(lease.bound(l.maxHold, r, sent))
+	return l.begin(h, nil)
+}
 
 // begin notes a grant, of a tenure of this process or, with none, of the group.
-func (l *Lock) begin(lease *Lease, fence uint64, in *tenure) error {
+func (l *Lock) begin(h *Hold, in *tenure) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h := l.hold; h != nil && h.lease == lease && h.fence == fence {
-		h.count++
+	if own := l.hold; own != nil && own.lease == h.lease && own.fence == h.fence {
+		if own.isOverdue() {
+			return own.loss()
+		}
+		own.count++
 		return nil
 	}
-	if l.hold != nil || l.shares != nil && l.shares.lost() {
-		return &Fault{Kind: Lost} // of an earlier hold, which is still owed
+	switch {
+	case l.hold != nil:
+		return l.hold.loss() // of an earlier hold, which is still owed
+	case l.shares != nil && l.shares.lost():
+		return l.shares.last().loss()
 	}
-	h := newHold(l.name, lease, grant{fence: fence})
 	h.in = in
-	if !lease.add(h) {
-		return errLeaseEnded
+	if err := h.lease.add(h); err != nil {
+		return err
 	}
 	l.hold = h
 	return nil
@@ -249,7 +265,7 @@ func (l *Lock) Fence() (uint64, error) {
 	case h == nil:
 		return 0, &Fault{Kind: NotHeld}
 	case h.isLost():
-		return 0, &Fault{Kind: Lost}
+		return 0, h.loss()
 	default:
 		return h.now().fence, nil
 	}
@@ -278,16 +294,17 @@ func (l *Lock) Holds() int {
 	return holds
 }
 
-// Lost is closed when the current hold is lost; nil when nothing is held. Any release
-// of a share releases any of the handle's, so theirs is closed when the lease ends.
-func (l *Lock) Lost() <-chan struct{} {
+// Loss is that of the current hold; nil when nothing is held. Any release of a share releases any
+// of the handle's, so they are lost together here: with the lease or, if they end in time, when the first
+// of them has ended.
+func (l *Lock) Loss() *Loss {
 	switch h := l.present(); {
 	case h == nil:
 		return nil
-	case h.isShared():
-		return h.lease.done
+	case h.isShared() && h.bound == nil:
+		return &Loss{done: h.lease.done}
 	default:
-		return h.lostChannel()
+		return h.losing()
 	}
 }
 
@@ -297,6 +314,9 @@ func (l *Lock) IsOwner(r *wire.Reply) bool {
 	h, holder := l.present(), r.GetHolder()
 	return h != nil && l.number == holder.GetHandle() && bytes.Equal(h.lease.id[:], holder.GetSession())
 }
+
+// Lost is closed when the current hold is lost; nil when nothing is held.
+func (l *Lock) Lost() <-chan struct{} { return l.Loss().Done() }
 
 // Proclaim replaces the value of the election that the handle leads.
 func (l *Lock) Proclaim(ctx context.Context, value []byte) error {
@@ -309,7 +329,7 @@ func (l *Lock) Proclaim(ctx context.Context, value []byte) error {
 	case h.isLost():
 		return &Fault{Kind: Lost}
 	}
-	bounded, stop := WithLoss(ctx, h.lostChannel(), errLeaseEnded) // a lost leader need not wait for a quorum
+	bounded, stop := WithLoss(ctx, h.losing().done, leaseEnded) // a lost leader need not wait for a quorum
 	defer stop()
 	_, err := l.client.Exec(bounded, &wire.Command{Op: &wire.Command_Proclaim{Proclaim: &wire.Proclaim{
 		Name: l.name, Session: h.lease.id[:], Handle: l.number, Fence: h.fence, Value: value,
@@ -335,7 +355,7 @@ func (l *Lock) lockCommand(lease *Lease, held *Hold, w wanted) *wire.Command {
 	cmd := &wire.Lock{
 		Name: l.name, Session: lease.id[:], Handle: l.number,
 		Reentrant: l.reentrant, Limit: l.limit, Wait: w.wait,
-		Election: l.space == wire.Space_ELECTION, Value: w.value, Shared: w.shared,
+		Election: l.space == wire.Space_ELECTION, Value: w.value, Shared: w.shared, MaxHold: int64(l.maxHold),
 		RefuseDeadlock: l.refuse && w.wait,
 	}
 	if held != nil {

@@ -59,3 +59,12 @@ func (s *losses) note(l *Lease, holds map[*Hold]struct{}, why error) {
 		s.report(h.name, h.now().fence)
 	}
 }
+
+// noteOverdue logs and reports the loss of a hold that lasted for as long as it was to.
+func (s *losses) noteOverdue(h *Hold) {
+	if skipped, ok := s.lines.allow(); ok {
+		s.log.Warn("hold expired", "name", h.name, "fence", h.now().fence, "session", h.lease.id, "skipped", skipped)
+	}
+	s.lost.Add(1)
+	s.report(h.name, h.now().fence)
+}

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Permit is one acquisition of permits of a semaphore.
 type Permit struct {
-	name string
+	name    string
+	maxHold time.Duration
 
 	mu       sync.Mutex
 	hold     *Hold    // guarded by mu; set by the grant
@@ -25,6 +27,7 @@ type PermitRequest struct {
 	Limit   uint32 // on which all users of the semaphore have to agree
 	Permits uint32
 	Wait    bool
+	MaxHold time.Duration // after which the permits are lost; 0: not by time
 	Trace   *Trace
 }
 
@@ -32,6 +35,11 @@ type PermitRequest struct {
 // until they are granted. A request under the client's own lease is repeated if that
 // lease ends.
 func (c *Client) Acquire(ctx context.Context, r PermitRequest) (*Permit, error) {
+	if r.MaxHold > 0 {
+		if err := c.hasMaxHold(); err != nil {
+			return nil, err
+		}
+	}
 	for {
 		if ctx.Err() != nil {
 			return nil, contextFault(Interrupted, ctx)
@@ -43,9 +51,10 @@ func (c *Client) Acquire(ctx context.Context, r PermitRequest) (*Permit, error) 
 		if err != nil {
 			return nil, err
 		}
-		p := &Permit{name: r.Name}
+		p := &Permit{name: r.Name, maxHold: r.MaxHold}
 		_, err = newAcquisition(p, lease).run(ctx, &wire.Command{Op: &wire.Command_Acquire{Acquire: &wire.Acquire{
 			Name: r.Name, Session: lease.id[:], Limit: r.Limit, Permits: r.Permits, Wait: r.Wait,
+			MaxHold: int64(r.MaxHold),
 		}}}, r.Trace)
 		switch {
 		case err == nil:
@@ -67,22 +76,30 @@ func (p *Permit) Release(ctx context.Context, tr *Trace) error {
 	case t.hold == nil:
 		return &Fault{Kind: NotHeld}
 	case t.lost:
-		return &Fault{Kind: Lost}
+		return t.hold.loss()
 	}
 	return t.hold.release(ctx, p, tr, t)
 }
 
 // Fence returns the fence of the acquisition. It reads the clock.
 func (p *Permit) Fence() (uint64, error) {
+	if err := p.held(); err != nil {
+		return 0, err
+	}
+	return p.hold.fence, nil
+}
+
+// held returns why the permits are not held; nil: they are.
+func (p *Permit) held() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.released:
-		return 0, &Fault{Kind: NotHeld}
+		return &Fault{Kind: NotHeld}
 	case p.hold.isLost():
-		return 0, &Fault{Kind: Lost}
+		return p.hold.loss()
 	}
-	return p.hold.fence, nil
+	return nil
 }
 
 // GrantedFence returns the fence of the acquisition, even if it was lost or released.
@@ -99,22 +116,23 @@ func (p *Permit) Slots() []uint32 {
 	return p.slots
 }
 
-// Lost is closed when the permits are lost.
-func (p *Permit) Lost() <-chan struct{} {
+// Loss is that of the permits.
+func (p *Permit) Loss() *Loss {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.hold.lostChannel()
+	return p.hold.losing()
 }
 
+// Lost is closed when the permits are lost.
+func (p *Permit) Lost() <-chan struct{} { return p.Loss().Done() }
+
 // granted implements target.
-func (p *Permit) granted(l *Lease, r *wire.Reply) error {
+func (p *Permit) granted(l *Lease, r *wire.Reply, sent instant) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hold, p.slots = newHold(p.name, l, grantOf(r)), r.GetSlots()
-	if !l.add(p.hold) {
-		return errLeaseEnded
-	}
-	return nil
+	p.hold.endAt(l.bound(p.maxHold, r, sent))
+	return l.add(p.hold)
 }
 
 // takeBack implements target.

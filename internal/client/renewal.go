@@ -86,7 +86,7 @@ func (r *renewal) acknowledged(sent instant, a answer) {
 	}
 	for _, l := range r.leases.live() {
 		if l.incarnation == a.incarnation {
-			l.acknowledged(sent)
+			l.acknowledged(sent, a.reply.GetNow())
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -104,11 +105,18 @@ type shares struct {
 }
 
 // last returns a hold, nil: there is none. mu of the lock is held.
+//
+// Of holds that end in time it is the one that ends first. All are alike, and each release releases this
+// one, so that none of those that remain ends earlier than its caller has to expect.
 func (s *shares) last() *Hold {
 	if len(s.holds) == 0 {
 		return s.partHold()
 	}
-	return s.holds[len(s.holds)-1]
+	last := s.holds[len(s.holds)-1]
+	if last.bound == nil {
+		return last
+	}
+	return slices.MinFunc(s.holds, func(a, b *Hold) int { return cmp.Compare(a.bound.until.Load(), b.bound.until.Load()) })
 }
 
 // lost reports whether there are holds that were lost. mu of the lock is held.
@@ -142,15 +150,19 @@ func (s *shares) remove(h *Hold) {
 	last := len(s.holds) - 1
 	s.holds[at], s.holds[last] = s.holds[last], nil
 	s.holds = s.holds[:last]
+	s.goOn()
 }
 
 // granted implements target.
-func (s *shares) granted(lease *Lease, r *wire.Reply) error {
+func (s *shares) granted(lease *Lease, r *wire.Reply, sent instant) error {
 	l, g := s.lock, grantOf(r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s.lost() || l.hold != nil && l.hold.isLost() {
-		return &Fault{Kind: Lost} // of an earlier hold, which is still owed
+	switch { // of an earlier hold, which is still owed
+	case s.lost():
+		return s.last().loss()
+	case l.hold != nil && l.hold.isLost():
+		return l.hold.loss()
 	}
 	if l.reentrant && l.limit != 0 && s.count() >= int(l.limit) { // by calls that were under way together
 		return refusal(&wire.Reply{Code: wire.Code_LIMIT_REACHED})
@@ -160,11 +172,48 @@ func (s *shares) granted(lease *Lease, r *wire.Reply) error {
 		return nil
 	}
 	h := newHold(l.name, lease, g)
-	if !lease.add(h) {
-		return errLeaseEnded
+	if h.endAt(lease.bound(l.maxHold, r, sent)); h.bound != nil && len(s.holds) > 0 {
+		h.lost = s.holds[0].losing()
+	}
+	if err := lease.add(h); err != nil {
+		return err
 	}
 	s.holds = append(s.holds, h)
 	return nil
+}
+
+// lostWith notes that a hold which ends in time is about to join the others. mu of the lock is held.
+func (s *shares) lostWith(h *Hold) {
+	if h.bound == nil || len(s.holds) == 0 {
+		return
+	}
+	h.lease.mu.Lock()
+	defer h.lease.mu.Unlock()
+	with := s.holds[0].lost
+	for with.also != nil {
+		with = with.also
+	}
+	if with.also = h.lost; with.closed {
+		h.lost.close(with.overdue)
+	}
+	h.lost = s.holds[0].lost
+}
+
+// goOn gives holds that end in time another loss, once those that were lost have been released. mu of the lock is held.
+func (s *shares) goOn() {
+	if len(s.holds) == 0 || s.holds[0].bound == nil {
+		return
+	}
+	lease := s.holds[0].lease
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	if !s.holds[0].lost.closed || lease.err != nil || slices.ContainsFunc(s.holds, func(h *Hold) bool { return h.bound.overdue }) {
+		return
+	}
+	fresh := newLoss()
+	for _, h := range s.holds {
+		h.lost = fresh
+	}
 }
 
 // takeBack implements target: it takes off any of the holds, or of the exclusive hold that may

@@ -99,7 +99,7 @@ func (r *sharedRequest) queued(place *wire.Reply) {
 }
 
 // granted implements target.
-func (t *sharedTenure) granted(lease *Lease, r *wire.Reply) error {
+func (t *sharedTenure) granted(lease *Lease, r *wire.Reply, _ instant) error {
 	t.keeper.mu.Lock()
 	t.placed(t.asked.queued) // whose mu the caller holds
 	t.grant, t.kept = grantOf(r), true
@@ -159,7 +159,7 @@ func (t *sharedTenure) partOf(s *shares) (*part, error) {
 	}
 	p := &part{of: t, hold: newHold(t.name, t.keeper.lease, t.grant)}
 	p.hold.part = p
-	if !t.keeper.lease.add(p.hold) {
+	if t.keeper.lease.add(p.hold) != nil {
 		return nil, errLeaseEnded
 	}
 	if t.closed {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/internal/linger"
+	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -66,7 +67,7 @@ func (t *tenure) request(ctx context.Context, wait bool) {
 }
 
 // granted implements target.
-func (t *tenure) granted(_ *Lease, r *wire.Reply) error {
+func (t *tenure) granted(_ *Lease, r *wire.Reply, _ instant) error {
 	t.keeper.mu.Lock()
 	t.placed(t.asked.queued) // whose mu the caller holds
 	t.first, t.cause = r.GetFence(), r.GetTrace()
@@ -152,7 +153,7 @@ func (t *tenure) submit(step linger.Step[*keptRequest]) {
 
 // grant grants the lock to a handle. keeper.mu is held.
 func (t *tenure) grant(l *Lock, fence uint64) error {
-	if err := l.begin(t.keeper.lease, fence, t); err != nil {
+	if err := l.begin(newHold(l.name, t.keeper.lease, grant{fence: fence}), t); err != nil {
 		t.Freed()
 		return err
 	}
@@ -314,5 +315,22 @@ func (l *Lock) acquireHere(ctx context.Context) (fence uint64, ok bool) {
 func (l *Lock) releaseUnreceived() {
 	if t := l.take(); t.hold != nil && !t.lost && t.last && t.hold.in != nil {
 		t.hold.in.freed(l, nil)
+	}
+}
+
+// reenter adds a hold to the handle's own, of a tenure.
+func (l *Lock) reenter(own *Hold) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch h := l.hold; {
+	case h != own: // it was released meanwhile
+		return 0, errAnotherTenure
+	case h.isLost():
+		return 0, &Fault{Kind: Lost}
+	case h.count >= machine.MaxHolds, l.limit != 0 && h.count >= int(l.limit):
+		return 0, refusal(&wire.Reply{Code: wire.Code_LIMIT_REACHED})
+	default:
+		h.count++
+		return h.fence, nil
 	}
 }

@@ -388,7 +388,7 @@ func (g *Group) outcome(o *wire.DeliveredOutcome) {
 func (g *Group) renewedBy(r *wire.Renewed) {
 	g.noteLevel(r.GetLevel())
 	g.now = max(g.now, r.GetNow())
-	reply := &wire.Reply{Code: wire.Code_OK}
+	reply := &wire.Reply{Code: wire.Code_OK, Now: r.GetNow()}
 	if r.GetUnknown() {
 		reply = &wire.Reply{Code: wire.Code_UNKNOWN_INCARNATION}
 	}
