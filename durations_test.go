@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,6 +30,8 @@ func leastDurations() map[string]time.Duration {
 		"conclave.GroupConfig.ReplaceAfter": 5 * time.Second,
 		"conclave.GroupConfig.RemoveAfter":  5 * time.Second,
 		"conclave.Linger.d":                 time.Millisecond,
+		"conclave.MaxHold.d":                time.Millisecond,
+		"conclave.Extend.d":                 time.Millisecond,
 		"conclave.RegisterCheck.ttl":        time.Second,
 		"conclave.RegisterClientCheck.ttl":  time.Second,
 		"consulapi.Options.Timeout":         time.Millisecond, // consulapi has its test
@@ -41,7 +44,7 @@ func leastDurations() map[string]time.Duration {
 // reported are the types whose durations a program only reads.
 func reported() []string {
 	return []string{
-		"conclave.CheckInfo", "conclave.Explanation", "conclave.LockOwner", "conclave.LockInfo", "conclave.ShareInfo", "conclave.SemaphoreInfo",
+		"conclave.CheckInfo", "conclave.Explanation", "conclave.LockOwner", "conclave.LockInfo", "conclave.ShareInfo", "conclave.SemaphoreInfo", "conclave.PermitInfo",
 		"conclave.SessionInfo", "conclave.Member", "conclave.Metrics", "conclave.Health",
 		"conclavecertmagic.RenewLockLease", // an interface of certmagic, which ignores it: leases renew themselves
 	}
@@ -118,7 +121,7 @@ func eachFile(t *testing.T, f func(path string, file *ast.File)) {
 }
 
 func TestDurations_EachHasALeastValue(t *testing.T) {
-	least := leastDurations()
+	least, found := leastDurations(), map[string]bool{}
 	for _, name := range settable(t) {
 		isReported := false
 		for _, of := range reported() {
@@ -127,6 +130,9 @@ func TestDurations_EachHasALeastValue(t *testing.T) {
 		if _, ok := least[name]; !ok && !isReported {
 			t.Errorf("%s: a duration without a least value: give it one, and a line in the table of this test", name)
 		}
+		found[name] = true
+	}
+	for name := range found {
 		delete(least, name)
 	}
 	for name := range least {
@@ -184,7 +190,28 @@ func TestDurations_TooShortRefused(t *testing.T) {
 		"conclave.RegisterCheck.ttl":       func(d time.Duration) error { _, err := n.RegisterCheck(ctx, "x", d); return err },
 		"conclave.RegisterClientCheck.ttl": func(d time.Duration) error { _, err := n.RegisterClientCheck(ctx, "y", d); return err },
 	}
+	maps.Copy(tried, holds(ctx, n))
 	refusesLess(t, tried)
+}
+
+// holds tries the durations of holds that end in time.
+func holds(ctx context.Context, n *conclave.Node) map[string]func(d time.Duration) error {
+	return map[string]func(d time.Duration) error{
+		"conclave.MaxHold.d": func(d time.Duration) error {
+			_, err := n.Semaphore("x", 1, conclave.MaxHold(d)).TryAcquire(ctx, 2) // which is one too many
+			if errors.Is(err, conclave.ErrTooLarge) {
+				err = nil
+			}
+			return err
+		},
+		"conclave.Extend.d": func(d time.Duration) error {
+			err := n.FencedLock("x", conclave.MaxHold(time.Hour)).Extend(ctx, d)
+			if errors.Is(err, conclave.ErrNotHeld) {
+				err = nil
+			}
+			return err
+		},
+	}
 }
 
 // refusesLess tries each duration of this package.

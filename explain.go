@@ -62,6 +62,9 @@ type LockOwner struct {
 	TTL   time.Duration // of the session; may be NoTTL
 	// Remaining is the time until the session expires, unless it is renewed; 0 with NoTTL.
 	Remaining time.Duration
+	// EndsIn is, of a holder, the time until the hold ends by [MaxHold] at the latest, whatever becomes of the session;
+	// 0: it does not end so.
+	EndsIn time.Duration
 	// Renewed is how long ago the session was renewed, as each leader change also does.
 	// Negative: no process is bound to the session, so that nothing renews it.
 	Renewed time.Duration
@@ -131,6 +134,7 @@ func (m membersByID) owner(v machine.OwnerView) LockOwner {
 		Node: MemberID(v.Member), NodeName: member.Name, Alive: member.Alive, Client: v.Client,
 		Label: v.Label, Shared: v.Shared, Session: SessionID(v.Session), SessionName: v.Name, Since: duration(v.Since),
 		TTL: duration(v.TTL), Remaining: duration(v.Remaining), Renewed: duration(v.Renewed),
+		EndsIn: duration(v.EndsIn),
 	}
 	if v.TTL == 0 {
 		o.TTL = NoTTL

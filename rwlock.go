@@ -269,6 +269,7 @@ type ShareInfo struct {
 	Holds       int
 	Since       time.Duration
 	Lingering   bool
+	EndsIn      time.Duration
 }
 
 // Info describes the lock, as [FencedLock.Info] does.

@@ -68,7 +68,8 @@ type PermitInfo struct {
 	Client      bool
 	Fence       Fence
 	Permits     int
-	slots       string // the numbers as text, since a PermitInfo can be compared
+	EndsIn      time.Duration // as in [LockInfo]
+	slots       string        // the numbers as text, since a PermitInfo can be compared
 }
 
 // Slots returns the numbers of the permits, as [Permit.Slots] does.
@@ -320,7 +321,7 @@ func semaphoreInfo(v machine.SemaphoreView) SemaphoreInfo {
 }
 
 func permitInfo(p machine.PermitView) PermitInfo {
-	info := PermitInfo{Session: SessionID(p.Session), Node: MemberID(p.Member), SessionName: p.SessionName, Client: p.Client, Fence: Fence(p.Fence), Permits: int(p.Permits)}
+	info := PermitInfo{Session: SessionID(p.Session), Node: MemberID(p.Member), SessionName: p.SessionName, Client: p.Client, Fence: Fence(p.Fence), Permits: int(p.Permits), EndsIn: duration(p.EndsIn)}
 	info.slots = strings.Trim(fmt.Sprint(p.Slots), "[]")
 	return info
 }

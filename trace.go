@@ -49,7 +49,7 @@ type Operation struct {
 	Name string   // of the lock, election, semaphore or key; none for a Txn
 	Node MemberID // that makes the call
 	// Fence is that of the hold that the handle has when the call begins, lost or not, which
-	// Unlock, RUnlock, Downgrade, Resign and Release give up; 0: none.
+	// Unlock, RUnlock, Downgrade, Resign and Release give up, and Extend extends; 0: none.
 	Fence   Fence
 	Permits int // of Acquire and TryAcquire
 	Ops     int // operations of a write

@@ -64,7 +64,7 @@ func attributes(op conclave.Operation) []attribute.KeyValue {
 		all = append(all, attribute.String(nameKey(op.Kind), text(op.Name)))
 	}
 	switch op.Kind {
-	case conclave.CallUnlock, conclave.CallResign, conclave.CallRelease, conclave.CallRUnlock, conclave.CallDowngrade:
+	case conclave.CallUnlock, conclave.CallResign, conclave.CallRelease, conclave.CallRUnlock, conclave.CallDowngrade, conclave.CallExtend:
 		if op.Fence != 0 {
 			all = append(all, fence(op.Fence))
 		}

@@ -1,0 +1,109 @@
+package client
+
+import (
+	"testing"
+	"time"
+)
+
+// Each share of a handle has an end of its own, and each release releases the one that ends first.
+func TestMaxHold_Shares(t *testing.T) {
+	bounded(t, func(t *testing.T, c *Client, g *fakeGroup) {
+		l := newRWLock(t, c, LockConfig{MaxHold: maxHold})
+		read := func() {
+			t.Helper()
+			if _, err := l.AcquireShared(t.Context(), true, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		for range 3 {
+			read()
+			time.Sleep(10 * time.Second)
+		}
+		loss := l.Loss()
+		if err := l.ReleaseShared(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if l.Loss() != loss {
+			t.Error("a release has changed which loss is that of the others")
+		}
+		if err := l.Extend(t.Context(), maxHold); err != nil { // of the second
+			t.Fatal(err)
+		}
+		wantLostAt(t, loss, began.Add(20*time.Second+trustedHold))
+		_, err := l.AcquireShared(t.Context(), true, nil)
+		wantOverdue(t, err)
+		_, err = l.Fence()
+		wantOverdue(t, err)
+		wantOverdue(t, l.ReleaseShared(t.Context(), nil))
+		if _, err := l.Fence(); err != nil {
+			t.Errorf("the other share was lost too: %v", err)
+		}
+		next := l.Loss()
+		read()
+		wantLostAt(t, next, began.Add(30*time.Second+trustedHold))
+		wantOverdue(t, l.ReleaseShared(t.Context(), nil))
+		if err := l.ReleaseShared(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second)
+		g.tick()
+		if v := g.lock("x"); v != nil {
+			t.Errorf("the group has %+v", v)
+		}
+	})
+}
+
+// A downgraded hold ends when it would have ended.
+func TestMaxHold_Downgraded(t *testing.T) {
+	bounded(t, func(t *testing.T, c *Client, _ *fakeGroup) {
+		l, reader := newRWLock(t, c, LockConfig{MaxHold: maxHold}), newRWLock(t, c, LockConfig{MaxHold: maxHold / 2})
+		began := time.Now()
+		mustWrite(t, l)
+		loss := l.Loss()
+		time.Sleep(maxHold / 2)
+		if _, err := l.Downgrade(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := reader.AcquireShared(t.Context(), true, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Extend(t.Context(), maxHold); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Extend(t.Context(), maxHold/4); err != nil {
+			t.Fatal(err)
+		}
+		wantLostAt(t, loss, began.Add(maxHold/2+trustedHold/4))
+		wantOverdue(t, l.ReleaseShared(t.Context(), nil))
+		if _, err := reader.Fence(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A share that another call of the handle was granted while the exclusive hold was downgraded is lost with
+// that, for both.
+func TestMaxHold_DowngradedBesideShare(t *testing.T) {
+	bounded(t, func(t *testing.T, c *Client, _ *fakeGroup) {
+		l := newRWLock(t, c, LockConfig{MaxHold: maxHold})
+		began := time.Now()
+		mustWrite(t, l)
+		first := l.Loss()
+		read := calling(t.Context(), l.AcquireShared)
+		time.Sleep(maxHold / 2)
+		if _, err := l.Downgrade(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-read; err != nil {
+			t.Fatal(err)
+		}
+		both := l.Loss()
+		wantLostAt(t, first, began.Add(trustedHold))
+		wantLostAt(t, both, began.Add(trustedHold))
+		wantOverdue(t, l.ReleaseShared(t.Context(), nil))
+		if err := l.ReleaseShared(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
