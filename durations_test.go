@@ -198,7 +198,7 @@ func TestDurations_TooShortRefused(t *testing.T) {
 func holds(ctx context.Context, n *conclave.Node) map[string]func(d time.Duration) error {
 	return map[string]func(d time.Duration) error{
 		"conclave.MaxHold.d": func(d time.Duration) error {
-			_, err := n.Semaphore("x", 1, conclave.MaxHold(d)).TryAcquire(ctx, 2) // which is one too many
+			_, err := n.Semaphore("x", 1).WithMaxHold(d).TryAcquire(ctx, 2) // which is one too many
 			if errors.Is(err, conclave.ErrTooLarge) {
 				err = nil
 			}

@@ -182,8 +182,8 @@ func TestMaxHold_Do(t *testing.T) {
 			}
 			grouptest.WantError(g.T, access.FencedLock(name, bound).Do(g.T.Context(), late), conclave.ErrHoldExpired)
 			grouptest.WantError(g.T, access.RWLock(name, bound).RDo(g.T.Context(), late), conclave.ErrHoldExpired)
-			grouptest.WantError(g.T, access.Semaphore(name, 2, bound).Do(g.T.Context(), 1, late), conclave.ErrHoldExpired)
-			permit, err := access.Semaphore(name, 2, bound).Acquire(g.T.Context(), 2)
+			grouptest.WantError(g.T, access.Semaphore(name, 2).WithMaxHold(maxHold).Do(g.T.Context(), 1, late), conclave.ErrHoldExpired)
+			permit, err := access.Semaphore(name, 2).WithMaxHold(maxHold).Acquire(g.T.Context(), 2)
 			grouptest.Must(g.T, err)
 			pass(maxHold / 2)
 			grouptest.Must(g.T, permit.Extend(g.T.Context(), maxHold))
@@ -206,7 +206,7 @@ func TestMaxHold_Upgrade(t *testing.T) {
 		l := g.Nodes[0].FencedLock("x", conclave.MaxHold(maxHold))
 		_, err := l.Lock(g.T.Context())
 		grouptest.WantError(g.T, err, conclave.ErrUpgradeRequired)
-		_, err = g.Nodes[0].Semaphore("p", 1, conclave.MaxHold(maxHold)).Acquire(g.T.Context(), 1)
+		_, err = g.Nodes[0].Semaphore("p", 1).WithMaxHold(maxHold).Acquire(g.T.Context(), 1)
 		grouptest.WantError(g.T, err, conclave.ErrUpgradeRequired)
 		for i := range g.Nodes {
 			g.Kill(i)
