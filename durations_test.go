@@ -31,6 +31,7 @@ func leastDurations() map[string]time.Duration {
 		"conclave.GroupConfig.RemoveAfter":  5 * time.Second,
 		"conclave.Linger.d":                 time.Millisecond,
 		"conclave.MaxHold.d":                time.Millisecond,
+		"conclave.WithMaxHold.d":            time.Millisecond,
 		"conclave.Extend.d":                 time.Millisecond,
 		"conclave.RegisterCheck.ttl":        time.Second,
 		"conclave.RegisterClientCheck.ttl":  time.Second,
@@ -198,6 +199,9 @@ func TestDurations_TooShortRefused(t *testing.T) {
 func holds(ctx context.Context, n *conclave.Node) map[string]func(d time.Duration) error {
 	return map[string]func(d time.Duration) error{
 		"conclave.MaxHold.d": func(d time.Duration) error {
+			return n.FencedLock("z", conclave.MaxHold(d)).Do(ctx, func(context.Context, conclave.Fence) error { return nil })
+		},
+		"conclave.WithMaxHold.d": func(d time.Duration) error {
 			_, err := n.Semaphore("x", 1).WithMaxHold(d).TryAcquire(ctx, 2) // which is one too many
 			if errors.Is(err, conclave.ErrTooLarge) {
 				err = nil

@@ -11,7 +11,7 @@ import (
 // The commands of the random logs: mostly sensible, sometimes nonsense.
 
 func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
-	n := g.rand.IntN(1335)
+	n := g.rand.IntN(1395)
 	for _, choice := range []struct {
 		weight int
 		make   func() *wire.Command
@@ -43,7 +43,7 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		{70, func() *wire.Command { return g.lockShared(r) }},
 		{50, func() *wire.Command { return g.unlockShared(r) }},
 		{20, func() *wire.Command { return g.downgrade(r) }},
-		{160, func() *wire.Command { return g.lockAcross(r) }},
+		{220, func() *wire.Command { return g.lockAcross(r) }},
 		{35, func() *wire.Command { return g.extend(r) }},
 		{20, func() *wire.Command { return g.proclaim(r) }},
 		{20, func() *wire.Command { return g.refill(r) }},

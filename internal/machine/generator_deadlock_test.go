@@ -10,7 +10,7 @@ import (
 func (g *generator) lockAcross(r *reference.Model) *wire.Command {
 	c := g.lock(r).GetLock()
 	c.Shared, c.Wait, c.Fence, c.Reentrant, c.Handle = g.chance(30), !g.chance(3), 0, false, 2+g.rand.Uint64N(2)
-	c.Lingering, c.RefuseDeadlock = g.chance(5), g.chance(80)
+	c.Lingering, c.RefuseDeadlock, c.MaxHold = g.chance(5), g.chance(80), 0
 	owners := make(map[*reference.Lock][]wire.ID)
 	var all, closing [][2]wire.ID // sessions; the first one waits, or is to wait, for the second one
 	of := make(map[wire.ID][]*reference.Lock)
