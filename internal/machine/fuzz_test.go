@@ -44,6 +44,7 @@ func FuzzApply(f *testing.F) {
 		"register member=1 boot=1 level=7", "raise level=7", "open s", "open t", "lock x s/1 shared", "lock y t/1", "lock y s/2 wait",
 		"lock x t/2 wait refuse-deadlock", "lock x t/2 shared", "lock x s/3 wait refuse-deadlock",
 	))
+	f.Add(boundLog(f))
 	f.Fuzz(func(t *testing.T, log []byte) {
 		r := newRig()
 		for len(log) > 0 {
@@ -84,6 +85,7 @@ var fuzzCommands = []string{
 	"lock x s/1 shared wait lingering",
 	"downgrade x s/1 fence=1",
 	"lock x s/2 wait refuse-deadlock",
+	"extend x s/1 fence=1 max-hold=1s",
 	"write put k v flags=1 ; put-fenced k v fence=1 ; swap k v index=3 ; acquire k v session=s",
 	"write expect-holder k session=s index=1 ; release k v session=s ; expect k index=3",
 	"write delete k ; delete-if k index=0 ; delete-prefix a/",
@@ -109,6 +111,20 @@ func logOf(tb testing.TB, lines ...string) (log []byte) {
 	return log
 }
 
+// boundLog has all that concerns holds that end in time.
+func boundLog(tb testing.TB) (log []byte) {
+	tb.Helper()
+	for i, line := range []string{
+		"register member=1 boot=1 level=7", "raise level=7", "open s ttl=none delay=2s", "lock x s/1 max-hold=1s", "lock x s/2 wait max-hold=2s",
+		"extend x s/1 fence=1 max-hold=1h", "lock x s/3 shared wait max-hold=3s", "unlock x s/1 fence=1", "downgrade x s/2 fence=2", "extend x s share=3 max-hold=1s",
+		"acquire p s limit=1 permits=1 max-hold=1s", "acquire p s limit=1 permits=1 wait max-hold=2s", "extend p s permits fence=5 max-hold=2s", "close s",
+	} {
+		data := oneCall(tb, uint64(i+1), line)
+		log = append(append(log, byte(len(data))), data...)
+	}
+	return log
+}
+
 // oneCall is the data of an entry with the one command.
 func oneCall(tb testing.TB, seq uint64, line string) []byte {
 	tb.Helper()
@@ -125,7 +141,7 @@ func oneCall(tb testing.TB, seq uint64, line string) []byte {
 // Two pairs of a sound state with anything in their place: a machine that holds
 // together, or an error.
 func FuzzLoad(f *testing.F) {
-	for _, d := range []disk{soundDisk(), numberedDisk()} {
+	for _, d := range []disk{soundDisk(), numberedDisk(), boundDisk()} {
 		for k, v := range d {
 			f.Add([]byte(k), v, []byte("lx"), []byte{})
 		}
@@ -134,7 +150,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add([]byte(k), v, []byte("hx\x00"+be(5)), []byte{})
 	}
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 []byte) {
-		for _, d := range []disk{soundDisk(), sharedDisk(), numberedDisk()} {
+		for _, d := range []disk{soundDisk(), sharedDisk(), numberedDisk(), boundDisk()} {
 			d[string(k1)], d[string(k2)] = v1, v2
 			m, err := Load(d.pairs())
 			if err != nil {

@@ -96,7 +96,12 @@ func largeState(t *testing.T, n int) *driver {
 		d.want(wire.Code_OK, d.do(named(openCommand(id, ttl, delay))))
 	}
 	open(manyID, MaxTTL, 30*second)
-	d.many(n/3, func(i int) *wire.Command { return lockCommand(fmt.Sprint("many/", i), manyID, 1) })
+	d.many(n/3, func(i int) *wire.Command {
+		if i%2 == 0 {
+			return boundCommand(fmt.Sprint("many/", i), manyID, MaxMaxHold)
+		}
+		return lockCommand(fmt.Sprint("many/", i), manyID, 1)
+	})
 	d.many(n/3, func(int) *wire.Command { return growthAcquire(manyID, 1, true) })
 	d.many(n/3, func(i int) *wire.Command { return keyCommand(fmt.Sprint("many/", i), manyID) })
 	open(smallID, MaxTTL, MaxLockDelay)
@@ -187,6 +192,13 @@ func growthSteps(d *driver) []growthStep {
 		{"a check that fails", 2, func(d *driver) { d.do(setCheckCommand(wire.CheckState_CRITICAL)) }},
 		one("Lock", lockCommand("free", idleID, 1)),
 		one("Lock, queued", lockCommand("free", idleID, 2)),
+		one("Lock with an end", boundCommand("bound", idleID, second)),
+		{"Extend", 1, func(d *driver) {
+			d.do(&wire.Command{Op: &wire.Command_Extend{Extend: &wire.Extend{
+				Name: "bound", Session: idleID[:], Handle: 1, Fence: d.m.fence(), MaxHold: MaxMaxHold,
+			}}})
+		}},
+		{"Unlock before the end", 1, func(d *driver) { d.do(unlockCommand("bound", idleID, 1, d.m.fence())) }},
 		{"Withdraw", 1, func(d *driver) { d.do(withdrawCommand(d.inc, d.seq)) }},
 		{"Unlock", 1, func(d *driver) { d.do(unlockCommand("free", idleID, 1, d.m.fence())) }},
 		one("Campaign", electionCommand("free", idleID)),
