@@ -18,17 +18,18 @@ type ownerView struct {
 	Label       string             `json:"label"`
 	Session     conclave.SessionID `json:"session"`
 	SessionName string             `json:"sessionName"`
-	Since       *float64           `json:"since"`     // seconds; null: not known
-	TTL         *float64           `json:"ttl"`       // seconds; null: none
-	Remaining   *float64           `json:"remaining"` // seconds; null: the session does not expire
-	Renewed     *float64           `json:"renewed"`   // seconds ago; null: no process renews it
-	Shared      bool               `json:"shared"`    // it holds the lock, or waits for it, in shared mode
+	Since       *float64           `json:"since"`            // seconds; null: not known
+	TTL         *float64           `json:"ttl"`              // seconds; null: none
+	Remaining   *float64           `json:"remaining"`        // seconds; null: the session does not expire
+	Renewed     *float64           `json:"renewed"`          // seconds ago; null: no process renews it
+	EndsIn      float64            `json:"endsIn,omitempty"` // seconds until the hold ends by its MaxHold
+	Shared      bool               `json:"shared"`           // it holds the lock, or waits for it, in shared mode
 }
 
 func ownerOf(o conclave.LockOwner) ownerView {
 	v := ownerView{
 		Node: o.Node, NodeName: o.NodeName, Client: o.Client, Alive: o.Alive, Label: o.Label, Session: o.Session, SessionName: o.SessionName,
-		Since: seconds(o.Since), TTL: seconds(o.TTL), Remaining: seconds(o.Remaining), Renewed: seconds(o.Renewed), Shared: o.Shared,
+		Since: seconds(o.Since), TTL: seconds(o.TTL), Remaining: seconds(o.Remaining), Renewed: seconds(o.Renewed), Shared: o.Shared, EndsIn: o.EndsIn.Seconds(),
 	}
 	if o.TTL == conclave.NoTTL {
 		v.Remaining = nil
@@ -173,10 +174,14 @@ func printOwners(w *tabwriter.Writer, head string, first []conclave.LockOwner, a
 }
 
 func leaseLeft(o conclave.LockOwner) string {
-	if o.TTL == conclave.NoTTL {
-		return "does not expire"
+	left := "does not expire"
+	if o.TTL != conclave.NoTTL {
+		left = span(o.Remaining)
 	}
-	return span(o.Remaining)
+	if o.EndsIn > 0 {
+		left += ", hold ends in " + span(o.EndsIn)
+	}
+	return left
 }
 
 func mode(o conclave.LockOwner) string {
@@ -194,6 +199,9 @@ func printHolder(w *tabwriter.Writer, e conclave.Explanation) {
 	}
 	if e.Lingering {
 		fmt.Fprint(w, "lingering:\tits process keeps the lock between its handles' turns\n")
+	}
+	if o.EndsIn > 0 {
+		fmt.Fprintf(w, "ends:\tin %s at the latest, by its MaxHold\n", span(o.EndsIn))
 	}
 	if e.Holds > 1 {
 		fmt.Fprintf(w, "holds:\t%d\n", e.Holds)

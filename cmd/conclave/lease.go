@@ -33,12 +33,22 @@ type grant struct {
 	token   fencing.Token
 	lost    <-chan struct{}
 	release func(ctx context.Context) error
+	fence   func() (conclave.Fence, error) // by this process's own clock; nil: the grant is held as long as the session
 }
 
 // leaseOf is the lease that consists of what was granted under a session, in this order. The loss of any is that of all.
 func leaseOf(kind string, s *conclave.Session, grants ...grant) lease {
 	lost, released := make(chan struct{}), make(chan struct{})
-	l := lease{kind: kind, session: s.ID(), held: func() bool { return s.Err() == nil }, lost: lost}
+	l := lease{kind: kind, session: s.ID(), lost: lost}
+	l.held = func() bool {
+		return s.Err() == nil && !slices.ContainsFunc(grants, func(g grant) bool {
+			if g.fence == nil {
+				return false
+			}
+			_, err := g.fence()
+			return err != nil
+		})
+	}
 	var once sync.Once
 	for _, g := range grants {
 		if g.token.Fence >= l.fence {
@@ -99,7 +109,7 @@ func parseFence(text string) (conclave.Fence, error) {
 // After an error those that are held yet are released with the session.
 func (o *tenancy) takeLocks(ctx context.Context, s *conclave.Session, names []string) (lease, error) {
 	var grants []grant
-	opts := []conclave.LockOption{conclave.WithLabel(o.label)}
+	opts := []conclave.LockOption{conclave.WithLabel(o.label), conclave.MaxHold(o.maxHold)}
 	if o.refuseDeadlock {
 		opts = append(opts, conclave.RefuseDeadlock())
 	}
@@ -118,14 +128,14 @@ func (o *tenancy) takeLocks(ctx context.Context, s *conclave.Session, names []st
 		if err != nil {
 			return lease{}, err
 		}
-		grants = append(grants, grant{fencing.Token{Lock: name, Fence: fence}, lock.Lost(), release})
+		grants = append(grants, grant{fencing.Token{Lock: name, Fence: fence}, lock.Lost(), release, lock.Fence})
 	}
 	return leaseOf("lock", s, grants...), nil
 }
 
 // takePermits acquires permits of a semaphore.
 func (o *tenancy) takePermits(ctx context.Context, s *conclave.Session, name string) (lease, error) {
-	semaphore := s.Semaphore(name, o.of)
+	semaphore := s.Semaphore(name, o.of).WithMaxHold(o.maxHold)
 	acquire := semaphore.Acquire
 	if o.try {
 		acquire = semaphore.TryAcquire
@@ -138,7 +148,7 @@ func (o *tenancy) takePermits(ctx context.Context, s *conclave.Session, name str
 	if err != nil {
 		return lease{}, err
 	}
-	l := leaseOf("semaphore", s, grant{fencing.Token{Lock: name, Fence: fence}, permit.Lost(), permit.Release})
+	l := leaseOf("semaphore", s, grant{fencing.Token{Lock: name, Fence: fence}, permit.Lost(), permit.Release, permit.Fence})
 	l.slots = permit.Slots()
 	return l, nil
 }

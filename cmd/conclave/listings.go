@@ -56,6 +56,7 @@ type lockView struct {
 	Lingering   bool     `json:"lingering,omitempty"`
 	Waiters     int      `json:"waiters"`
 	LockDelay   float64  `json:"lockDelay,omitempty"` // seconds left
+	EndsIn      float64  `json:"endsIn,omitempty"`    // seconds until the hold ends by its MaxHold
 	// Shared is by how many holders it is held shared; the holder above is the first one then.
 	Shared  int         `json:"shared,omitempty"`
 	Holders []shareView `json:"holders,omitempty"` // the first 1,024
@@ -71,6 +72,7 @@ type shareView struct {
 	Holds       int                `json:"holds"`
 	Since       *float64           `json:"since"` // seconds
 	Lingering   bool               `json:"lingering,omitempty"`
+	EndsIn      float64            `json:"endsIn,omitempty"`
 }
 
 // sharedBy is the first holder of a lock, with how many share it; 0: it holds the lock exclusively.
@@ -97,6 +99,7 @@ func (p *program) locksCommand() *cobra.Command {
 			return many(p, limit, "LOCK HOLDER FENCE SINCE WAITERS LABEL SESSION", c.Locks(ctx, prefix, listOptions(stale)...), func(l conclave.LockInfo) (any, []string) {
 				v := lockView{
 					Name: l.Name, Held: l.Held, Label: l.Label, Holds: l.Holds, Lingering: l.Lingering, Waiters: l.Waiters, LockDelay: l.Delay.Seconds(),
+					EndsIn: l.EndsIn.Seconds(),
 				}
 				row := []string{name(l.Name), "-", "-", "-", fmt.Sprint(l.Waiters), "-", "-"}
 				if l.Delay > 0 {
@@ -109,7 +112,7 @@ func (p *program) locksCommand() *cobra.Command {
 					row[5], row[6] = name(l.Label), l.Session.String()
 				}
 				for _, h := range l.Holders {
-					v.Holders = append(v.Holders, shareView{h.Node, names[h.Node], h.Client, h.Session, h.SessionName, h.Label, h.Holds, seconds(h.Since), h.Lingering})
+					v.Holders = append(v.Holders, shareView{h.Node, names[h.Node], h.Client, h.Session, h.SessionName, h.Label, h.Holds, seconds(h.Since), h.Lingering, h.EndsIn.Seconds()})
 				}
 				return v, row
 			})
@@ -174,8 +177,9 @@ type permitView struct {
 	Client  bool               `json:"client,omitempty"`
 	Session conclave.SessionID `json:"session"`
 
-	SessionName string `json:"sessionName,omitempty"`
-	Slots       []int  `json:"slots,omitempty"`
+	SessionName string  `json:"sessionName,omitempty"`
+	Slots       []int   `json:"slots,omitempty"`
+	EndsIn      float64 `json:"endsIn,omitempty"`
 }
 
 func (p *program) semaphoresCommand() *cobra.Command {
@@ -185,7 +189,7 @@ func (p *program) semaphoresCommand() *cobra.Command {
 			return many(p, limit, "SEMAPHORE LIMIT AVAILABLE HOLDERS WAITERS", c.Semaphores(ctx, prefix), func(s conclave.SemaphoreInfo) (any, []string) {
 				v := semaphoreView{Name: s.Name, Limit: s.Limit, Available: s.Available, Waiters: s.Waiters, LockDelay: s.Delay.Seconds(), Count: s.HolderCount, Holders: []permitView{}}
 				for _, h := range s.Holders {
-					v.Holders = append(v.Holders, permitView{Permits: h.Permits, Fence: h.Fence, Node: h.Node, Client: h.Client, Session: h.Session, SessionName: h.SessionName, Slots: h.Slots()})
+					v.Holders = append(v.Holders, permitView{Permits: h.Permits, Fence: h.Fence, Node: h.Node, Client: h.Client, Session: h.Session, SessionName: h.SessionName, Slots: h.Slots(), EndsIn: h.EndsIn.Seconds()})
 				}
 				return v, []string{name(s.Name), fmt.Sprint(s.Limit), fmt.Sprint(s.Available), fmt.Sprint(s.HolderCount), fmt.Sprint(s.Waiters)}
 			})

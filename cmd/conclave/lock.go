@@ -29,7 +29,8 @@ type tenancy struct {
 	try, once        bool
 	shared           bool // the locks are held beside others that share them
 	refuseDeadlock   bool // a wait that would close a cycle is refused
-	permits, of      int  // of a semaphore and its limit; 0: a lock
+	maxHold          time.Duration
+	permits, of      int // of a semaphore and its limit; 0: a lock
 }
 
 func (o *tenancy) define(f *pflag.FlagSet) {
@@ -43,6 +44,8 @@ func (o *tenancy) validate() error {
 		return usagef("--grace: want 0 to 59s, got %v", o.grace)
 	case o.wait < 0:
 		return usagef("--wait: want 0 or more, got %v", o.wait)
+	case o.maxHold != 0 && (o.maxHold < time.Millisecond || o.maxHold > 24*time.Hour):
+		return usagef("--max-hold: want 0 (none) or 1ms to 24h, got %v", o.maxHold)
 	case o.try && o.wait > 0:
 		return usagef("--try does not wait, so --wait has no effect")
 	case o.try && o.refuseDeadlock:
@@ -74,7 +77,7 @@ acting late.
 An outage of the group, however long, does not end the wait: --timeout is for the first session alone. What waited has a new position in the
 queue afterwards if its session has ended.
 
-When the lease is lost, because the group could not be reached for the TTL or an operator closed the session, the command gets SIGTERM and after
+When the lease is lost, because the group could not be reached for the TTL, an operator closed the session, or --max-hold is over, the command gets SIGTERM and after
 --grace SIGKILL. The group grants nothing to another owner before that is over: the session has a lock-delay of the grace and a second. Signals
 are passed on to the command. On Unix the command and its children are a process group, which gets the signals, unless standard input is a
 terminal; then only the command itself does. After a loss what the command has started is killed when it has ended. On Linux the command
@@ -127,6 +130,7 @@ func (p *program) lockCommand() *cobra.Command {
 	cmd.Flags().IntVar(&o.of, "of", 0, "the `limit` of the semaphore, in which all its users must agree")
 	cmd.Flags().BoolVar(&o.shared, "shared", false, "hold the lock beside others that hold it with --shared")
 	cmd.Flags().BoolVar(&o.refuseDeadlock, "refuse-deadlock", false, "do not wait if that would close a cycle of sessions that wait for each other")
+	cmd.Flags().DurationVar(&o.maxHold, "max-hold", 0, "lose the lock so long after the grant, though this process lives; 0: never, or 1ms to 24h")
 	cmd.MarkFlagsRequiredTogether("permits", "of")
 	cmd.MarkFlagsMutuallyExclusive("permits", "shared")
 	return cmd
@@ -223,7 +227,7 @@ func (p *program) elect(ctx context.Context, o tenancy, name string, argv []stri
 			if err != nil {
 				return lease{}, err
 			}
-			return leaseOf("election", s, grant{fencing.Token{Lock: name, Fence: fence}, e.Lost(), e.Resign}), nil
+			return leaseOf("election", s, grant{fencing.Token{Lock: name, Fence: fence}, e.Lost(), e.Resign, nil}), nil
 		})
 		if err != nil {
 			return err
@@ -270,6 +274,9 @@ func (c *contender) acquire(ctx context.Context, take func(context.Context, *con
 			return l, nil
 		case waiting.Err() != nil:
 			return lease{}, notAcquired(ctx, waiting, err)
+		case errors.Is(err, conclave.ErrHoldExpired): // before the grant was known
+			c.discard(waiting, s)
+			continue
 		case errors.Is(err, conclave.ErrSessionExpired), errors.Is(err, conclave.ErrLockOwnershipLost):
 			continue
 		case c.try || !passes(err):
@@ -373,6 +380,8 @@ func (p *program) under(ctx context.Context, o tenancy, l lease, argv []string) 
 	released := l.release(releasing)
 	p.said() // for the reader, after all that others wait for
 	switch {
+	case errors.Is(released, conclave.ErrHoldExpired):
+		return withCode(exitLost, fmt.Errorf("conclave: %s: %w: it reached --max-hold %v, and another owner may hold it now", l, errLost, o.maxHold))
 	case lost, errors.Is(released, conclave.ErrLockOwnershipLost):
 		return withCode(exitLost, fmt.Errorf("conclave: %s: %w: another owner may hold it now", l, errLost))
 	case released != nil:
