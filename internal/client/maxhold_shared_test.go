@@ -2,8 +2,22 @@ package client
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
+
+// bounded returns a client whose lease is renewed, and ends with the test's bubble.
+func bounded(t *testing.T, test func(t *testing.T, c *Client, g *fakeGroup)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		defer c.StopRenewing()
+		raise(t, c, wire.LevelMaxHold)
+		test(t, c, g)
+	})
+}
 
 // Each share of a handle has an end of its own, and each release releases the one that ends first.
 func TestMaxHold_Shares(t *testing.T) {

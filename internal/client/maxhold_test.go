@@ -16,17 +16,6 @@ const (
 	trustedHold = 99 * time.Second
 )
 
-// bounded returns a client whose lease is renewed, and ends with the test's bubble.
-func bounded(t *testing.T, test func(t *testing.T, c *Client, g *fakeGroup)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		c, g := newFake(t)
-		defer c.StopRenewing()
-		raise(t, c, wire.LevelMaxHold)
-		test(t, c, g)
-	})
-}
-
 func wantOverdue(t *testing.T, err error) {
 	t.Helper()
 	wantKind(t, err, Lost)

@@ -40,7 +40,7 @@ func TestGrowth_Million(t *testing.T) {
 
 func measureGrowth(t *testing.T, n int) {
 	d := largeState(t, n)
-	for _, step := range growthSteps(d) {
+	for _, step := range append(boundSteps(), growthSteps(d)...) {
 		before := d.m.visits.Total()
 		step.do(d)
 		if visits := d.m.visits.Total() - before; visits > allowedVisits(n)*step.touches {
@@ -170,6 +170,19 @@ func writeCommand(op *wire.KeyOp) *wire.Command {
 	return &wire.Command{Op: &wire.Command_Write{Write: &wire.Write{Ops: []*wire.KeyOp{op}}}}
 }
 
+// boundSteps are those of holds that end in time.
+func boundSteps() []growthStep {
+	return []growthStep{
+		{"Lock with an end", 1, func(d *driver) { d.do(boundCommand("bound", manyID, second)) }},
+		{"Extend", 1, func(d *driver) {
+			d.do(&wire.Command{Op: &wire.Command_Extend{Extend: &wire.Extend{
+				Name: "bound", Session: manyID[:], Handle: 1, Fence: d.m.fence(), MaxHold: MaxMaxHold,
+			}}})
+		}},
+		{"Unlock before the end", 1, func(d *driver) { d.do(unlockCommand("bound", manyID, 1, d.m.fence())) }},
+	}
+}
+
 // growthSteps are the commands and deadlines, in an order in which each succeeds.
 func growthSteps(d *driver) []growthStep {
 	one := func(name string, c *wire.Command) growthStep {
@@ -192,13 +205,6 @@ func growthSteps(d *driver) []growthStep {
 		{"a check that fails", 2, func(d *driver) { d.do(setCheckCommand(wire.CheckState_CRITICAL)) }},
 		one("Lock", lockCommand("free", idleID, 1)),
 		one("Lock, queued", lockCommand("free", idleID, 2)),
-		one("Lock with an end", boundCommand("bound", idleID, second)),
-		{"Extend", 1, func(d *driver) {
-			d.do(&wire.Command{Op: &wire.Command_Extend{Extend: &wire.Extend{
-				Name: "bound", Session: idleID[:], Handle: 1, Fence: d.m.fence(), MaxHold: MaxMaxHold,
-			}}})
-		}},
-		{"Unlock before the end", 1, func(d *driver) { d.do(unlockCommand("bound", idleID, 1, d.m.fence())) }},
 		{"Withdraw", 1, func(d *driver) { d.do(withdrawCommand(d.inc, d.seq)) }},
 		{"Unlock", 1, func(d *driver) { d.do(unlockCommand("free", idleID, 1, d.m.fence())) }},
 		one("Campaign", electionCommand("free", idleID)),
