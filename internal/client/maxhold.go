@@ -92,24 +92,21 @@ func (h *Hold) wasOverdue() bool {
 	return h.bound != nil && h.bound.overdue
 }
 
-// endOverdue ends a hold whose time has passed, and reports whether it has. A hold of a lease that has ended
-// is lost with that.
+// endOverdue ends a hold whose time has passed, and reports whether it has. One that was released is not lost, and one
+// of a lease that has ended is lost with that.
 func (l *Lease) endOverdue(h *Hold) bool {
 	l.mu.Lock()
 	b := h.bound
-	if b.overdue || l.err != nil || int64(l.client.clock.Now()) < b.until.Load() {
+	if _, held := l.bounded[h]; !held || int64(l.client.clock.Now()) < b.until.Load() {
 		defer l.mu.Unlock()
 		return b.overdue
 	}
 	b.overdue = true
 	b.until.Store(int64(longAgo))
-	_, held := l.holds[h]
 	l.unlist(h)
 	h.lost.close(true)
 	l.mu.Unlock()
-	if held {
-		l.client.losses.noteOverdue(h)
-	}
+	l.client.losses.noteOverdue(h)
 	return true
 }
 
@@ -243,7 +240,8 @@ func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
 func (h *Hold) extend(ctx context.Context, cmd *wire.Extend) error {
 	client := h.lease.client
 	x := h.beginExtension(time.Duration(cmd.MaxHold))
-	bounded, stop := WithLoss(ctx, h.losing().done, leaseEnded) // a lost owner need not wait for a quorum
+	loss := h.losing()
+	bounded, stop := WithLoss(ctx, loss.done, leaseEnded) // a lost owner need not wait for a quorum
 	defer stop()
 	reply, err := client.send(bounded, extendCommand(cmd), func(a answer) { h.extended(x, a, cmd) })
 	if IsKind(err, Unavailable) || IsKind(err, Interrupted) {
@@ -259,7 +257,7 @@ func (h *Hold) extend(ctx context.Context, cmd *wire.Extend) error {
 		}
 		return nil
 	case ctx.Err() == nil && bounded.Err() != nil:
-		return h.loss()
+		return &Fault{Kind: Lost, Overdue: loss.overdue} // perhaps of another share
 	case errors.Is(err, tickets.ErrUnregistered), isCode(err, wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION):
 		h.lease.end(endedByGroup(), lost)
 		return h.loss()
@@ -312,11 +310,11 @@ func (h *Hold) settle(x *extension) {
 // extended gets the outcome of an Extend. One that has none may have been applied, so the
 // hold may end by it for ever.
 func (h *Hold) extended(x *extension, a answer, cmd *wire.Extend) {
-	if a.err != nil {
-		return
-	}
-	if refusal(a.reply) != nil {
+	switch {
+	case errors.Is(a.err, tickets.ErrBusy), IsKind(a.err, ReadOnly), a.err == nil && refusal(a.reply) != nil:
 		h.settle(x)
+		return
+	case a.err != nil:
 		return
 	}
 	h.isOverdue()

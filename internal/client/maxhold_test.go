@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -221,6 +222,47 @@ func TestExtend_NotSent(t *testing.T) {
 		wantKind(t, l.Extend(ctx, maxHold/10), Unavailable)
 		g.release()
 		wantLostAt(t, loss, began.Add(trustedHold))
+	})
+}
+
+// An Extend that is refused, here or by the group, leaves the end where it was.
+func TestExtend_Refused(t *testing.T) {
+	bounded(t, func(t *testing.T, c *Client, g *fakeGroup) {
+		l := newRWLock(t, c, LockConfig{MaxHold: maxHold})
+		began := time.Now()
+		mustWrite(t, l)
+		loss := l.Loss()
+		for _, a := range []answer{{err: tickets.ErrBusy}, {reply: &wire.Reply{Code: wire.Code_BUSY}}, {err: &Fault{Kind: ReadOnly}}} {
+			x := l.hold.beginExtension(time.Second)
+			l.hold.extended(x, a, &wire.Extend{MaxHold: int64(time.Second)})
+		}
+		g.set(func() { g.refuses = func(c *wire.Command) bool { return c.GetExtend() != nil } })
+		if err := l.Extend(t.Context(), time.Second); !isCode(err, wire.Code_BUSY) {
+			t.Errorf("Extend: %v", err)
+		}
+		wantLostAt(t, loss, began.Add(trustedHold))
+	})
+}
+
+// The end of a share that was released in time is the loss of none.
+func TestMaxHold_ReleasedShareEnds(t *testing.T) {
+	bounded(t, func(t *testing.T, c *Client, _ *fakeGroup) {
+		l := newRWLock(t, c, LockConfig{MaxHold: maxHold})
+		mustShare(t, l)
+		first := l.shares.holds[0]
+		time.Sleep(maxHold / 2)
+		mustShare(t, l)
+		loss := l.Loss()
+		if err := l.ReleaseShared(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(maxHold / 2)
+		first.lease.checkBound(first) // as a timer that runs late does
+		select {
+		case <-loss.Done():
+			t.Error("the other one is lost")
+		default:
+		}
 	})
 }
 
