@@ -53,6 +53,7 @@ func TestMaxHold_LostWhileRenewed(t *testing.T) {
 		wantOverdue(t, l.Extend(t.Context(), maxHold))
 		wantOverdue(t, l.Release(t.Context(), nil))
 		wantKind(t, l.Release(t.Context(), nil), NotHeld)
+		synctest.Wait() // until the loss was reported
 		if _, err := other.Fence(); err != nil || !slices.Equal(reported, []string{"x"}) || c.metrics.Lost.Load() != 1 {
 			t.Errorf("the lease has ended: %v; lost are %q, %d", err, reported, c.metrics.Lost.Load())
 		}
