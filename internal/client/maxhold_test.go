@@ -341,3 +341,26 @@ func TestMaxHold_BelowLevel(t *testing.T) {
 		t.Errorf("%d commands were submitted", n-applied)
 	}
 }
+
+// Permits whose end is first noticed by their release are lost like others.
+func TestMaxHold_PermitReleasedTooLate(t *testing.T) {
+	bounded(t, func(t *testing.T, c *Client, g *fakeGroup) {
+		lease := mustOpen(t, c, time.Hour)
+		p, err := c.Acquire(t.Context(), PermitRequest{Lease: lease, Name: "p", Limit: 1, Permits: 1, MaxHold: maxHold})
+		if err != nil {
+			t.Fatal(err)
+		}
+		loss := p.Loss()
+		g.clock.suspend(trustedHold)
+		time.Sleep(2 * time.Millisecond)
+		wantOverdue(t, p.Release(t.Context(), nil))
+		select {
+		case <-loss.Done():
+		default:
+			t.Error("Lost is open")
+		}
+		if n := c.metrics.Lost.Load(); n != 1 {
+			t.Errorf("%d losses are counted", n)
+		}
+	})
+}

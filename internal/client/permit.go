@@ -143,8 +143,9 @@ func (p *Permit) takeBack() taken {
 		return taken{}
 	}
 	p.released = true
+	t := taken{hold: p.hold, lost: p.hold.isLost(), last: true, done: p.undoing()}
 	p.hold.lease.remove(p.hold)
-	return taken{hold: p.hold, lost: p.hold.isLost(), last: true, done: p.undoing()}
+	return t
 }
 
 // undoing implements target: each Acquire stands by itself.
