@@ -172,10 +172,13 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 			cmd.Handle, cmd.Fence = l.number, g.fence
 		}
 		err = h.extend(ctx, cmd)
-		if !isCode(err, wire.Code_NOT_HELD, wire.Code_OWNERSHIP_LOST) {
-			return err
-		}
+		ended := isCode(err, wire.Code_NOT_HELD, wire.Code_OWNERSHIP_LOST)
 		switch {
+		case err != nil && !ended:
+			return err
+		case g.share != 0 && !l.has(h) && l.present() != nil: // another call released this one of several
+		case !ended:
+			return nil
 		case !l.has(h): // it was released meanwhile
 			return &Fault{Kind: NotHeld}
 		case !l.turned(h, g.share != 0):

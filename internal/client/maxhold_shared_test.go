@@ -126,3 +126,40 @@ func TestMaxHold_DowngradedBesideShare(t *testing.T) {
 		}
 	})
 }
+
+// An Extend whose share another call releases meanwhile extends one that is left.
+func TestExtend_ShareReleasedMeanwhile(t *testing.T) {
+	bounded(t, func(t *testing.T, c *Client, g *fakeGroup) {
+		l := newRWLock(t, c, LockConfig{MaxHold: maxHold})
+		for range 2 {
+			if _, err := l.AcquireShared(t.Context(), true, nil); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		loss := l.Loss()
+		g.hold()
+		released := make(chan error, 1)
+		extended := make(chan error, 1)
+		h := l.present()
+		go func() { released <- l.ReleaseShared(t.Context(), nil) }()
+		synctest.Wait()
+		l.mu.Lock()
+		l.shares.holds = append(l.shares.holds, h) // as it was when Extend looked
+		l.mu.Unlock()
+		go func() { extended <- l.Extend(t.Context(), 2*maxHold) }()
+		synctest.Wait()
+		l.mu.Lock()
+		l.shares.remove(h)
+		l.mu.Unlock()
+		began := time.Now()
+		g.release()
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		if err := <-extended; err != nil {
+			t.Fatalf("Extend: %v, with a share left", err)
+		}
+		wantLostAt(t, loss, began.Add(2*trustedHold))
+	})
+}
