@@ -160,7 +160,9 @@ func (l *Lock) takeOf(h *Hold) taken {
 		h.lease.remove(h)
 		h.released = !t.lost
 		if l.hold == h {
-			l.hold = nil
+			if l.hold = nil; t.lost && h.bound != nil {
+				l.overdue = h.fence
+			}
 		} else {
 			l.shares.remove(h)
 		}

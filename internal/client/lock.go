@@ -29,8 +29,9 @@ type Lock struct {
 	order  order
 	shares *shares // of an RWLock; nil: the lock is only taken exclusively
 
-	mu   sync.Mutex
-	hold *Hold // guarded by mu; nil when nothing is held or owed exclusively
+	mu      sync.Mutex
+	hold    *Hold  // guarded by mu; nil when nothing is held or owed exclusively
+	overdue uint64 // guarded by mu; fence of the former exclusive hold if it was lost by its end in time; 0: it was not
 }
 
 // LockConfig describes a handle.
@@ -75,6 +76,7 @@ type wanted struct {
 	target
 	shared, wait bool
 	value        []byte // of an election
+	fresh        bool   // it waits for the end of what the handle has lost, and for its lock-delay
 }
 
 func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, err error) {
@@ -100,18 +102,15 @@ func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, 
 		if err != nil {
 			return 0, err
 		}
-		held := own
 		lingers := l.lingers(lease, own, w.shared)
+		held := own
 		if !l.reentrant || lingers {
 			held = nil
 		}
 		var got uint64
-		switch {
-		case lingers && w.shared:
-			got, err = lease.keeper.share(ctx, l.shares, own, w.wait, tr)
-		case lingers:
-			got, err = lease.keeper.acquire(ctx, l, own, w.wait, tr)
-		default:
+		if lingers {
+			got, err = l.acquireLingering(ctx, lease, own, w, tr)
+		} else {
 			got, err = newAcquisition(w.target, lease).run(ctx, l.lockCommand(lease, held, w), tr)
 		}
 		switch unknown := errors.Is(err, errUnknownSession); {
@@ -127,6 +126,8 @@ func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, 
 			// queued.
 			lease.end(endedByGroup(), lost)
 		case errors.Is(err, errAnotherTenure): // to be requested again
+		case errors.Is(err, errOverdue), held == nil && !w.shared && !w.fresh && isCode(err, wire.Code_LIMIT_REACHED) && l.isOverdue():
+			w.fresh = true
 		case errors.Is(err, errLeaseEnded):
 			// acquireUnder finds what that means: a hold that was lost, the end of a
 			// fixed lease, or the next lease of the client's own.
@@ -136,6 +137,14 @@ func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, 
 			return got, err
 		}
 	}
+}
+
+// acquireLingering acquires the lock in a tenure of this process. own is what the handle holds.
+func (l *Lock) acquireLingering(ctx context.Context, lease *Lease, own *Hold, w wanted, tr *Trace) (fence uint64, err error) {
+	if w.shared {
+		return lease.keeper.share(ctx, l.shares, own, w.wait, tr)
+	}
+	return lease.keeper.acquire(ctx, l, own, w.wait, tr)
 }
 
 // mayRefuse returns why the group cannot refuse the wait: below its level a member would queue the request.
@@ -224,12 +233,14 @@ func (l *Lock) begin(h *Hold, in *tenure) error {
 		return l.hold.loss() // of an earlier hold, which is still owed
 	case l.shares != nil && l.shares.lost():
 		return l.shares.last().loss()
+	case h.bound != nil && h.fence == l.overdue:
+		return errOverdue
 	}
 	h.in = in
 	if err := h.lease.add(h); err != nil {
 		return err
 	}
-	l.hold = h
+	l.hold, l.overdue = h, 0
 	return nil
 }
 
@@ -354,7 +365,7 @@ func (l *Lock) semaphore() string { return "" }
 func (l *Lock) lockCommand(lease *Lease, held *Hold, w wanted) *wire.Command {
 	cmd := &wire.Lock{
 		Name: l.name, Session: lease.id[:], Handle: l.number,
-		Reentrant: l.reentrant, Limit: l.limit, Wait: w.wait,
+		Reentrant: l.reentrant && !(w.fresh && held == nil && !w.shared), Limit: l.limit, Wait: w.wait,
 		Election: l.space == wire.Space_ELECTION, Value: w.value, Shared: w.shared, MaxHold: int64(l.maxHold),
 		RefuseDeadlock: l.refuse && w.wait,
 	}

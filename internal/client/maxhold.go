@@ -65,6 +65,17 @@ func (l *Lease) bound(maxHold time.Duration, r *wire.Reply, sent instant) *bound
 	return b
 }
 
+// errOverdue: the group has not ended yet what the handle has lost, and took a request of a reentrant handle for a
+// re-entry. Its holder was to stop, and a grant is no part of that, under the same fence.
+var errOverdue = errors.New("the hold is about to end")
+
+// isOverdue reports whether the group may still have what the handle has lost.
+func (l *Lock) isOverdue() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.overdue != 0
+}
+
 // endAt gives a new hold its end.
 func (h *Hold) endAt(b *bound) {
 	if h.bound = b; b != nil {

@@ -3,7 +3,10 @@ package client
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // A handle that holds the lock loses it while another Acquire of it is under way, by
@@ -71,5 +74,41 @@ func (g *fakeGroup) awaitQueued() {
 	defer g.mu.Unlock()
 	for len(g.queue) == 0 {
 		g.changed.Wait()
+	}
+}
+
+// A reentrant handle is not granted the rest of what it has lost: it waits for the end of that in the group.
+func TestMaxHold_ReentrantAfterLoss(t *testing.T) {
+	for name, limit := range map[string]uint32{"unlimited": 0, "limit": 1} {
+		t.Run(name, func(t *testing.T) {
+			bounded(t, func(t *testing.T, c *Client, g *fakeGroup) {
+				l := newRWLock(t, c, LockConfig{Reentrant: true, Limit: limit, MaxHold: maxHold})
+				began := time.Now()
+				mustWrite(t, l)
+				first, _ := l.Fence()
+				<-l.Lost()
+				wantOverdue(t, l.Release(t.Context(), nil))
+				if _, err := l.Acquire(t.Context(), false, nil); !isCode(err, wire.Code_LOCKED) {
+					t.Errorf("TryLock: %v", err)
+				}
+				got := calling(t.Context(), l.Acquire)
+				synctest.Wait()
+				if l.Holds() != 0 {
+					t.Error("granted before the group has ended the hold")
+				}
+				time.Sleep(time.Until(began.Add(maxHold)))
+				g.tick()
+				if err := <-got; err != nil {
+					t.Fatal(err)
+				}
+				if next, err := l.Fence(); err != nil || next <= first {
+					t.Errorf("fence %d after %d, %v", next, first, err)
+				}
+				time.Sleep(trustedHold / 2)
+				if err := l.Release(t.Context(), nil); err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }
