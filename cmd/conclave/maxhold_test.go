@@ -10,7 +10,7 @@ import (
 // A command whose time is over gets SIGTERM, though its session lives; the listings show the time left, and the next one is granted the
 // lock.
 func TestLock_MaxHold(t *testing.T) {
-	n := member(t, "anna")
+	n := member(t, "")
 	args := []string{"--addr", n.Addr(), "lock", "x", "--grace", "0s", "--max-hold"}
 	first := start(t, append(args, "1h", "--", "sh", "-c", `echo "first $CONCLAVE_FENCE"; exec sleep 600`)...)
 	first.line("first")

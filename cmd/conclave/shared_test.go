@@ -43,7 +43,7 @@ func TestLock_Shared(t *testing.T) {
 
 // The listings show that a lock is shared, by how many and by which ones, and the mode that each waiter asks for.
 func TestListings_Shared(t *testing.T) {
-	n := member(t, "anna")
+	n := member(t, "")
 	for _, label := range []string{"one", "two\x1b[31m"} {
 		_, err := n.RWLock("prices", conclave.WithLabel(label)).RLock(within(t))
 		must0(t, err)
