@@ -34,6 +34,7 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelSlots":      {"numbers of permits": firstHasSlots},
 	"LevelShared":     {"share": firstShares},
 	"LevelDeadlock":   {"refused wait": firstIsRefused},
+	"LevelMaxHold":    {"end of a hold": firstEnds},
 }
 
 // A new group has everything that its founders support from the first call on.
@@ -92,6 +93,16 @@ func firstIsExplained(g *Group) {
 	e, err := g.last().Explain(Within(g.T, patience), "x")
 	if err != nil || e.Holder.Label != "run 1" || e.Holder.Since < 0 {
 		g.T.Errorf("%+v, %v", e, err)
+	}
+}
+
+func firstEnds(g *Group) {
+	l := g.last().FencedLock("x", conclave.MaxHold(time.Hour))
+	MustLock(g.T, l)
+	Must(g.T, l.Extend(Within(g.T, patience), time.Minute))
+	info, err := l.Info(Within(g.T, patience))
+	if err != nil || info.EndsIn <= 0 || info.EndsIn > time.Minute {
+		g.T.Errorf("%+v, %v", info, err)
 	}
 }
 

@@ -194,7 +194,7 @@ func TestQuery_LoopsCount(t *testing.T) {
 	if err != nil || len(files) < 4 {
 		t.Fatal(files, err)
 	}
-	for _, name := range append(files, "view.go", "cycles.go", "explain.go", "counts.go") {
+	for _, name := range append(files, "view.go", "cycles.go", "explain.go") {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
