@@ -161,7 +161,7 @@ func (l *Lock) takeOf(h *Hold) taken {
 		h.released = !t.lost
 		if l.hold == h {
 			if l.hold = nil; t.lost && h.bound != nil {
-				l.overdue = h.fence
+				l.expired = h.fence
 			}
 		} else {
 			l.shares.remove(h)

@@ -31,7 +31,7 @@ type Lock struct {
 
 	mu      sync.Mutex
 	hold    *Hold  // guarded by mu; nil when nothing is held or owed exclusively
-	overdue uint64 // guarded by mu; fence of the former exclusive hold if it was lost by its end in time; 0: it was not
+	expired uint64 // guarded by mu; fence of the former exclusive hold if it was lost by its end in time; 0: it was not
 }
 
 // LockConfig describes a handle.
@@ -126,7 +126,7 @@ func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, 
 			// queued.
 			lease.end(endedByGroup(), lost)
 		case errors.Is(err, errAnotherTenure): // to be requested again
-		case errors.Is(err, errOverdue), held == nil && !w.shared && !w.fresh && isCode(err, wire.Code_LIMIT_REACHED) && l.isOverdue():
+		case errors.Is(err, errOverdue), held == nil && !w.fresh && isCode(err, wire.Code_LIMIT_REACHED, wire.Code_INVALID) && l.mayOutlast():
 			w.fresh = true
 		case errors.Is(err, errLeaseEnded):
 			// acquireUnder finds what that means: a hold that was lost, the end of a
@@ -152,9 +152,13 @@ func (l *Lock) mayRefuse(wait bool) error {
 	if !l.refuse || !wait || l.client.group.Level() >= wire.LevelDeadlock {
 		return nil
 	}
+	return belowLevel("can refuse a deadlock")
+}
+
+// belowLevel is the refusal of what not every member can do.
+func belowLevel(what string) error {
 	return refusal(&wire.Reply{
-		Code:   wire.Code_LEVEL,
-		Detail: "not every member of the group can refuse a deadlock: upgrade all of them, and the group does so a second later",
+		Code: wire.Code_LEVEL, Detail: "not every member of the group " + what + ": upgrade all of them, and the group does so a second later",
 	})
 }
 
@@ -233,14 +237,14 @@ func (l *Lock) begin(h *Hold, in *tenure) error {
 		return l.hold.loss() // of an earlier hold, which is still owed
 	case l.shares != nil && l.shares.lost():
 		return l.shares.last().loss()
-	case h.bound != nil && h.fence == l.overdue:
+	case h.bound != nil && h.fence == l.expired:
 		return errOverdue
 	}
 	h.in = in
 	if err := h.lease.add(h); err != nil {
 		return err
 	}
-	l.hold, l.overdue = h, 0
+	l.hold, l.expired = h, 0
 	return nil
 }
 
@@ -365,7 +369,7 @@ func (l *Lock) semaphore() string { return "" }
 func (l *Lock) lockCommand(lease *Lease, held *Hold, w wanted) *wire.Command {
 	cmd := &wire.Lock{
 		Name: l.name, Session: lease.id[:], Handle: l.number,
-		Reentrant: l.reentrant && !(w.fresh && held == nil && !w.shared), Limit: l.limit, Wait: w.wait,
+		Reentrant: l.reentrant && !(w.fresh && held == nil), Limit: l.limit, Wait: w.wait,
 		Election: l.space == wire.Space_ELECTION, Value: w.value, Shared: w.shared, MaxHold: int64(l.maxHold),
 		RefuseDeadlock: l.refuse && w.wait,
 	}

@@ -39,10 +39,7 @@ func (c *Client) hasMaxHold() error {
 	if c.group.Level() >= wire.LevelMaxHold {
 		return nil
 	}
-	return refusal(&wire.Reply{
-		Code:   wire.Code_LEVEL,
-		Detail: "not every member of the group knows MaxHold: upgrade all of them, and the group uses it a second later",
-	})
+	return belowLevel("knows MaxHold")
 }
 
 // bound makes the end of a hold with the time after which it ends in the group; nil: 0, it does not. sent is when its
@@ -69,11 +66,11 @@ func (l *Lease) bound(maxHold time.Duration, r *wire.Reply, sent instant) *bound
 // re-entry. Its holder was to stop, and a grant is no part of that, under the same fence.
 var errOverdue = errors.New("the hold is about to end")
 
-// isOverdue reports whether the group may still have what the handle has lost.
-func (l *Lock) isOverdue() bool {
+// mayOutlast reports whether the group may still have what the handle has lost.
+func (l *Lock) mayOutlast() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.overdue != 0
+	return l.expired != 0
 }
 
 // endAt gives a new hold its end.

@@ -112,3 +112,31 @@ func TestMaxHold_ReentrantAfterLoss(t *testing.T) {
 		})
 	}
 }
+
+// So does a request in the other mode, which the group would take for one of the exclusive owner.
+func TestMaxHold_ReentrantSharesAfterLoss(t *testing.T) {
+	bounded(t, func(t *testing.T, c *Client, g *fakeGroup) {
+		l := newRWLock(t, c, LockConfig{Reentrant: true, MaxHold: maxHold})
+		began := time.Now()
+		mustWrite(t, l)
+		first, _ := l.Fence()
+		<-l.Lost()
+		wantOverdue(t, l.Release(t.Context(), nil))
+		got := calling(t.Context(), l.AcquireShared)
+		synctest.Wait()
+		if l.Holds() != 0 {
+			t.Error("granted before the group has ended the hold")
+		}
+		time.Sleep(time.Until(began.Add(maxHold)))
+		g.tick()
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+		if next, err := l.Fence(); err != nil || next <= first {
+			t.Errorf("fence %d after %d, %v", next, first, err)
+		}
+		if err := l.ReleaseShared(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	})
+}

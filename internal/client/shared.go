@@ -62,10 +62,7 @@ func (c *Client) hasShared() error {
 	if c.group.Level() >= wire.LevelShared {
 		return nil
 	}
-	return refusal(&wire.Reply{
-		Code:   wire.Code_LEVEL,
-		Detail: "not every member of the group knows the shared mode of locks: upgrade all of them, and the group uses it a second later",
-	})
+	return belowLevel("knows the shared mode of locks")
 }
 
 // ReleaseShared releases one shared hold, as Release does an exclusive one.
