@@ -95,6 +95,10 @@ func (m *Machine) dispatch(inc *incarnation, seq uint64, c *wire.Command) *wire.
 		if x := (sharing{m}); x.hasShared() {
 			return x.downgrade(op.Downgrade)
 		}
+	case *wire.Command_Extend:
+		if x := (bounding{m}); x.hasMaxHold() {
+			return x.extend(op.Extend)
+		}
 	}
-	return bounding{m}.dispatch(c)
+	return m.refuse(wire.Code_INVALID, "unknown command")
 }

@@ -169,14 +169,6 @@ func (x bounding) renewal() *wire.Reply {
 	return r
 }
 
-// dispatch executes an Extend, and refuses what no other table has.
-func (x bounding) dispatch(c *wire.Command) *wire.Reply {
-	if op := c.GetExtend(); op != nil && x.hasMaxHold() {
-		return x.extend(op)
-	}
-	return x.refuse(wire.Code_INVALID, "unknown command")
-}
-
 // extend moves the end of a hold.
 func (x bounding) extend(c *wire.Extend) *wire.Reply {
 	possible := c.Space == wire.Space_LOCK || c.Space == wire.Space_SEMAPHORE
