@@ -111,17 +111,16 @@ func (s sharedState) granted(op sharedStep, phase bool) sharedState {
 	return s
 }
 
-// enoughForModes is how many acquisitions there are in both modes with certainty: three of ten are exclusive.
+// enoughForModes is how many grants are in both modes with certainty: three of ten calls are exclusive.
 const enoughForModes = 50
 
 // checkModes reports a load that did not use both modes, since the other checks find nothing then.
 func checkModes(v *verdict, ops []*operation) {
-	exclusive, inShared, calls := 0, 0, 0
+	exclusive, inShared := 0, 0
 	for _, op := range ops {
 		if !inBothModes(op) || !acquires(op) && !grantsShared(op) {
 			continue
 		}
-		calls++
 		switch {
 		case op.result != resultOK:
 		case grantsShared(op):
@@ -130,7 +129,7 @@ func checkModes(v *verdict, ops []*operation) {
 			exclusive++
 		}
 	}
-	if calls >= enoughForModes && (exclusive == 0 || inShared == 0) {
+	if exclusive+inShared >= enoughForModes && (exclusive == 0 || inShared == 0) {
 		v.violation("%d exclusive grants and %d shared ones of locks that are for both: want some of each", exclusive, inShared)
 	}
 }
