@@ -282,9 +282,7 @@ func (h *handle) withdraw() {
 	h.state = withdrawing
 	call := h.call
 	p := h.session.program
-	p.submit(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{
-		Incarnation: h.ticket.Incarnation[:], Seq: h.ticket.Seq,
-	}}}, true, func(r *wire.Reply) {
+	p.submit(withdrawal(h.ticket), true, func(r *wire.Reply) {
 		h.state = idle
 		switch {
 		case r == nil:

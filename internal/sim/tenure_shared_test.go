@@ -250,25 +250,13 @@ func (t *sharedTenure) next() {
 
 func (t *sharedTenure) release() {
 	s := t.of.session
-	s.program.submit(&wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
+	s.insist(&wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
 		Name: t.name, Session: s.id[:], Handle: t.number, Fence: t.fence, Share: t.share,
-	}}}, true, func(r *wire.Reply) {
-		if r != nil && r.GetCode() != wire.Code_OK {
-			t.refused(r)
-		}
-	})
+	}}}, t.refused)
 }
 
 // withdraw withdraws the request, or releases its grant if that came first.
-func (t *sharedTenure) withdraw() {
-	t.of.session.program.submit(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{
-		Incarnation: t.ticket.Incarnation[:], Seq: t.ticket.Seq,
-	}}}, true, func(r *wire.Reply) {
-		if r != nil && r.GetCode() != wire.Code_OK {
-			t.refused(r)
-		}
-	})
-}
+func (t *sharedTenure) withdraw() { t.of.session.insist(withdrawal(t.ticket), t.refused) }
 
 // rest closes the tenure when no handle has held the lock for some time.
 func (t *sharedTenure) rest() {

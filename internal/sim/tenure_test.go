@@ -233,24 +233,25 @@ func (t *tenure) refill(fences uint32) {
 
 func (t *tenure) release() {
 	s := t.keeper.session
-	s.program.submit(&wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
+	s.insist(&wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
 		Name: t.name, Session: s.id[:], Handle: t.number, Fence: t.first,
-	}}}, true, func(r *wire.Reply) {
+	}}}, t.refused)
+}
+
+// withdraw withdraws the request, or releases its grant if that came first.
+func (t *tenure) withdraw() { t.keeper.session.insist(withdrawal(t.ticket), t.refused) }
+
+// insist submits a command that is urgent, and handles a refusal.
+func (s *simSession) insist(command *wire.Command, refused func(*wire.Reply)) {
+	s.program.submit(command, true, func(r *wire.Reply) {
 		if r != nil && r.GetCode() != wire.Code_OK {
-			t.refused(r)
+			refused(r)
 		}
 	})
 }
 
-// withdraw withdraws the request, or releases its grant if that came first.
-func (t *tenure) withdraw() {
-	t.keeper.session.program.submit(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{
-		Incarnation: t.ticket.Incarnation[:], Seq: t.ticket.Seq,
-	}}}, true, func(r *wire.Reply) {
-		if r != nil && r.GetCode() != wire.Code_OK {
-			t.refused(r)
-		}
-	})
+func withdrawal(t wire.Ticket) *wire.Command {
+	return &wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{Incarnation: t.Incarnation[:], Seq: t.Seq}}}
 }
 
 // rest ends the tenure when it has been idle for some time.
