@@ -29,7 +29,7 @@ import (
 // For permits there is [Semaphore.WithMaxHold].
 func MaxHold(d time.Duration) LockOption {
 	return lockOption(func(o *lockOptions) {
-		if err := validOption(d); err != nil {
+		if err := validMaxHold(d); err != nil {
 			o.err = err
 			return
 		}
@@ -42,21 +42,22 @@ func MaxHold(d time.Duration) LockOption {
 // invalid d is reported when the new handle is used, as ErrInvalid.
 func (s *Semaphore) WithMaxHold(d time.Duration) *Semaphore {
 	other := &Semaphore{group: s.group, lease: s.lease, name: s.name, bad: s.bad, follows: s.follows, maxHold: d}
-	if err := validOption(d); other.bad == nil {
+	if err := validMaxHold(d); other.bad == nil {
 		other.bad = err
 	}
 	other.limit.Store(s.limit.Load())
 	return other
 }
 
-func validOption(d time.Duration) error {
+func validMaxHold(d time.Duration) error {
 	if d == 0 {
 		return nil
 	}
-	return validMaxHold(d, "want 0 (none) or")
+	return validEnd(d, "want 0 (none) or")
 }
 
-func validMaxHold(d time.Duration, want string) error {
+// validEnd checks the time after which a hold is to end.
+func validEnd(d time.Duration, want string) error {
 	const least, most = time.Duration(machine.MinMaxHold), time.Duration(machine.MaxMaxHold)
 	if d < least || d > most {
 		return fmt.Errorf("%w time to hold: %s %v to %v, got %v", ErrInvalid, want, least, most, d)
@@ -105,7 +106,7 @@ func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
 func extend(ctx context.Context, g *Group, s *span, name string, bad error, d time.Duration, call func(context.Context, time.Duration) error) error {
 	began, err := g.calls.begin(), bad
 	if err == nil {
-		err = validMaxHold(d, "want")
+		err = validEnd(d, "want")
 	}
 	if err == nil {
 		err = call(ctx, d)
