@@ -47,6 +47,7 @@ const (
 	maxChecks   = 1_024  // of one session; the machine accepts less
 	maxIDs      = 4_096  // of one command
 	maxNumbers  = 1_024  // of one grant; the machine grants less
+	maxNames    = 1_024  // of one set, in each mode; the machine accepts less
 )
 
 // Bound is the most that a field may have. Bytes is of each element.
@@ -91,6 +92,7 @@ func Bounds() map[string]Bound {
 		"Reply.detail": text(MaxFrame), "Reply.keys": many(maxOps), "Reply.checks": many(maxChecks), "Reply.trace": text(MaxFrame),
 		"Reply.slots": {10 * maxNumbers, maxNumbers}, "Cycle.waits": many(MaxWaits), "Wait.name": text(maxName),
 		"LockOwner.session": id(), "LockOwner.name": text(maxName), "LockOwner.label": text(maxName),
+		"SetReply.fences": {10 * MaxSet, MaxSet}, "SetReply.taken": many(MaxSet),
 		"Holder.session": id(), "KeyMeta.session": id(), "CheckTerms.name": text(MaxFrame),
 	}
 }
@@ -107,6 +109,8 @@ func commandBounds() map[string]Bound {
 		"SetCheck.name": c, "DropCheck.name": c, "CloseSession.id": c, "Lock.name": c, "Lock.session": c, "Lock.value": c, "Lock.label": c,
 		"Refill.name": c, "Refill.session": c, "Unlock.name": c, "Unlock.session": c, "Unlock.trace": c,
 		"Downgrade.name": c, "Downgrade.session": c, "Downgrade.trace": c, "Extend.name": c, "Extend.session": c,
+		"LockSet.session": c, "LockSet.names": {MaxClientFrame, maxNames}, "LockSet.shared": {MaxClientFrame, maxNames}, "LockSet.label": c,
+		"UnlockSet.session": c, "UnlockSet.trace": c,
 		"Proclaim.name": c, "Proclaim.session": c, "Proclaim.value": c, "Acquire.name": c, "Acquire.session": c,
 		"Release.name": c, "Release.session": c, "Release.trace": c, "Resize.name": c, "Write.ops": many(maxOps),
 		"KeyOp.key": c, "KeyOp.value": c, "KeyOp.session": c, "Withdraw.incarnation": c,

@@ -45,6 +45,8 @@ func operationLevel(field protowire.Number) uint32 {
 		return LevelShared
 	case 28: // extend
 		return LevelMaxHold
+	case 29, 30: // lock_set, unlock_set
+		return LevelSets
 	case 31: // report_process
 		return LevelProcess
 	}

@@ -15,6 +15,9 @@ const (
 	// MaxSlots is the most permits of one acquisition that get numbers.
 	MaxSlots = 128
 
+	// MaxSet is the most names of a LockSet.
+	MaxSet = 128
+
 	// MaxCycleBytes bounds what the listed steps of a cycle count, which two with the longest names do not exceed. MaxWaits
 	// is how many there can be.
 	MaxCycleBytes = 4 << 10
@@ -28,6 +31,8 @@ const (
 	checkTermsBytes = 40  // without the check's name
 	slotBytes       = 5   // of a permit's number
 	waitBytes       = 256 // of a step of a cycle, without texts
+	fenceBytes      = 10  // of a shared name of a set
+	takenBytes      = 64  // of a name that is not available to a set
 	// maxOutcomeBytes is more than any outcome counts: of a Write with 128 operations, or of a
 	// session with 16 checks.
 	maxOutcomeBytes = outcomeBytes + 128*keyMetaBytes
@@ -47,16 +52,20 @@ const (
 	opWrite         protowire.Number = 17
 	opCreateSession protowire.Number = 25
 	opRenewSession  protowire.Number = 26
+	opLockSet       protowire.Number = 29
 )
 
-// OutcomeBytes returns what an outcome counts while it is kept. That of a request for permits that is
-// queued counts the numbers of the grant which will replace it.
+// OutcomeBytes returns what an outcome counts while it is kept. That of a request for permits or for a set that is
+// queued counts the numbers and the fences of the grant which will replace it.
 func OutcomeBytes(r *Reply) int {
 	n := outcomeBytes + keyMetaBytes*len(r.GetKeys())
 	for _, c := range r.GetChecks() {
 		n += checkTermsBytes + len(c.GetName())
 	}
 	n += slotBytes * len(r.GetSlots())
+	if set := r.GetSet(); set != nil {
+		n += fenceBytes*max(len(set.GetFences()), int(min(set.GetShared(), MaxSet))) + takenBytes*len(set.GetTaken())
+	}
 	for _, w := range r.GetCycle().GetWaits() {
 		n += WaitBytes(w)
 	}
@@ -91,6 +100,8 @@ func OutcomeBound(command []byte) int {
 		}
 	case opAcquire:
 		return TicketBytes + outcomeBytes + slotBytes*MaxSlots
+	case opLockSet:
+		return TicketBytes + outcomeBytes + max(takenBytes*MaxSet, MaxCycleBytes)
 	}
 	return TicketBytes + outcomeBytes
 }

@@ -37,6 +37,7 @@ const (
 	LevelSlots      = 7 // permits with numbers
 	LevelDeadlock   = 7 // Lock with refuse_deadlock
 	LevelMaxHold    = 7 // holds that end in time: Lock and Acquire with max_hold, and Extend
+	LevelSets       = 7 // several locks as a whole: LockSet and UnlockSet
 	FeatureLevel    = LevelShared
 )
 

@@ -429,7 +429,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -2294,6 +2294,8 @@ type Command struct {
 	//	*Command_RenewSession
 	//	*Command_Downgrade
 	//	*Command_Extend
+	//	*Command_LockSet
+	//	*Command_UnlockSet
 	//	*Command_ReportProcess
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
@@ -2589,6 +2591,24 @@ func (x *Command) GetExtend() *Extend {
 	return nil
 }
 
+func (x *Command) GetLockSet() *LockSet {
+	if x != nil {
+		if x, ok := x.Op.(*Command_LockSet); ok {
+			return x.LockSet
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetUnlockSet() *UnlockSet {
+	if x != nil {
+		if x, ok := x.Op.(*Command_UnlockSet); ok {
+			return x.UnlockSet
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetReportProcess() *ReportProcess {
 	if x != nil {
 		if x, ok := x.Op.(*Command_ReportProcess); ok {
@@ -2714,6 +2734,14 @@ type Command_Extend struct {
 	Extend *Extend `protobuf:"bytes,28,opt,name=extend,proto3,oneof"` // level 7
 }
 
+type Command_LockSet struct {
+	LockSet *LockSet `protobuf:"bytes,29,opt,name=lock_set,json=lockSet,proto3,oneof"` // level 7
+}
+
+type Command_UnlockSet struct {
+	UnlockSet *UnlockSet `protobuf:"bytes,30,opt,name=unlock_set,json=unlockSet,proto3,oneof"` // level 7
+}
+
 type Command_ReportProcess struct {
 	ReportProcess *ReportProcess `protobuf:"bytes,31,opt,name=report_process,json=reportProcess,proto3,oneof"` // level 7
 }
@@ -2773,6 +2801,10 @@ func (*Command_RenewSession) isCommand_Op() {}
 func (*Command_Downgrade) isCommand_Op() {}
 
 func (*Command_Extend) isCommand_Op() {}
+
+func (*Command_LockSet) isCommand_Op() {}
+
+func (*Command_UnlockSet) isCommand_Op() {}
 
 func (*Command_ReportProcess) isCommand_Op() {}
 
@@ -4313,6 +4345,7 @@ type Extend struct {
 	Fence         uint64                 `protobuf:"varint,5,opt,name=fence,proto3" json:"fence,omitempty"`   // of an exclusive hold, or of permits
 	Share         uint64                 `protobuf:"varint,6,opt,name=share,proto3" json:"share,omitempty"`   // number of a share, whatever handle and fence are; 0: none
 	MaxHold       int64                  `protobuf:"varint,7,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
+	Set           bool                   `protobuf:"varint,8,opt,name=set,proto3" json:"set,omitempty"` // of the set of that fence, whatever space, name, handle and share are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4396,6 +4429,177 @@ func (x *Extend) GetMaxHold() int64 {
 	return 0
 }
 
+func (x *Extend) GetSet() bool {
+	if x != nil {
+		return x.Set
+	}
+	return false
+}
+
+// LockSet acquires several locks as a whole: all of them at one index, or none. While it waits it holds nothing.
+// Later requests may be granted names of a set that waits, at most four in all; then its names are
+// reserved for it.
+type LockSet struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Session        []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Handle         uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	Names          []string               `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`   // to hold exclusively
+	Shared         []string               `protobuf:"bytes,4,rep,name=shared,proto3" json:"shared,omitempty"` // to hold shared; the names of both are 1 to 128, each once
+	Wait           bool                   `protobuf:"varint,5,opt,name=wait,proto3" json:"wait,omitempty"`
+	Label          []byte                 `protobuf:"bytes,6,opt,name=label,proto3" json:"label,omitempty"`                                          // as in Lock
+	MaxHold        int64                  `protobuf:"varint,7,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`                      // as in Lock
+	RefuseDeadlock bool                   `protobuf:"varint,8,opt,name=refuse_deadlock,json=refuseDeadlock,proto3" json:"refuse_deadlock,omitempty"` // as in Lock
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *LockSet) Reset() {
+	*x = LockSet{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockSet) ProtoMessage() {}
+
+func (x *LockSet) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockSet.ProtoReflect.Descriptor instead.
+func (*LockSet) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *LockSet) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *LockSet) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *LockSet) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *LockSet) GetShared() []string {
+	if x != nil {
+		return x.Shared
+	}
+	return nil
+}
+
+func (x *LockSet) GetWait() bool {
+	if x != nil {
+		return x.Wait
+	}
+	return false
+}
+
+func (x *LockSet) GetLabel() []byte {
+	if x != nil {
+		return x.Label
+	}
+	return nil
+}
+
+func (x *LockSet) GetMaxHold() int64 {
+	if x != nil {
+		return x.MaxHold
+	}
+	return 0
+}
+
+func (x *LockSet) GetRefuseDeadlock() bool {
+	if x != nil {
+		return x.RefuseDeadlock
+	}
+	return false
+}
+
+// UnlockSet releases a set as a whole.
+type UnlockSet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Fence         uint64                 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"` // of the set
+	Trace         []byte                 `protobuf:"bytes,3,opt,name=trace,proto3" json:"trace,omitempty"`  // as in Unlock
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnlockSet) Reset() {
+	*x = UnlockSet{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnlockSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnlockSet) ProtoMessage() {}
+
+func (x *UnlockSet) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnlockSet.ProtoReflect.Descriptor instead.
+func (*UnlockSet) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *UnlockSet) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *UnlockSet) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *UnlockSet) GetTrace() []byte {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
 // Proclaim changes the value of an election's leader.
 type Proclaim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4410,7 +4614,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4422,7 +4626,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4435,7 +4639,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Proclaim) GetName() string {
@@ -4488,7 +4692,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4500,7 +4704,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4513,7 +4717,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Acquire) GetName() string {
@@ -4571,7 +4775,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +4787,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4596,7 +4800,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Release) GetName() string {
@@ -4637,7 +4841,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4649,7 +4853,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4662,7 +4866,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Resize) GetName() string {
@@ -4689,7 +4893,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4701,7 +4905,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4714,7 +4918,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -4739,7 +4943,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4751,7 +4955,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4764,7 +4968,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -4829,7 +5033,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4841,7 +5045,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4854,7 +5058,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -4896,14 +5100,15 @@ type Reply struct {
 	Allowed int64 `protobuf:"varint,18,opt,name=allowed,proto3" json:"allowed,omitempty"`
 	// Level 7: with allowed, the group time at which the request was applied, which may have waited since
 	// then; of Renew that of its entry.
-	Now           int64 `protobuf:"varint,30,opt,name=now,proto3" json:"now,omitempty"`
+	Now           int64     `protobuf:"varint,30,opt,name=now,proto3" json:"now,omitempty"`
+	Set           *SetReply `protobuf:"bytes,20,opt,name=set,proto3" json:"set,omitempty"` // level 7: of a LockSet that is granted, queued or not available
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4915,7 +5120,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4928,7 +5133,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Reply) GetCode() Code {
@@ -5071,6 +5276,137 @@ func (x *Reply) GetNow() int64 {
 	return 0
 }
 
+func (x *Reply) GetSet() *SetReply {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+// SetReply is what a reply to a LockSet has besides.
+type SetReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a grant: the fences of the phases of the names to hold shared, in their order. That of an exclusive name is
+	// the set's.
+	Fences        []uint64 `protobuf:"varint,1,rep,packed,name=fences,proto3" json:"fences,omitempty"`
+	Shared        uint32   `protobuf:"varint,2,opt,name=shared,proto3" json:"shared,omitempty"` // with QUEUED: the names to hold shared
+	Taken         []*Taken `protobuf:"bytes,3,rep,name=taken,proto3" json:"taken,omitempty"`    // with LOCKED and LOCK_DELAY: the names that are not available; with QUEUED: the first one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetReply) Reset() {
+	*x = SetReply{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetReply) ProtoMessage() {}
+
+func (x *SetReply) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
+func (*SetReply) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *SetReply) GetFences() []uint64 {
+	if x != nil {
+		return x.Fences
+	}
+	return nil
+}
+
+func (x *SetReply) GetShared() uint32 {
+	if x != nil {
+		return x.Shared
+	}
+	return 0
+}
+
+func (x *SetReply) GetTaken() []*Taken {
+	if x != nil {
+		return x.Taken
+	}
+	return nil
+}
+
+// Taken is a name that is not available to a set.
+type Taken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          uint32                 `protobuf:"varint,1,opt,name=name,proto3" json:"name,omitempty"`    // position in the request, from 0: first those to hold exclusively
+	Holder        *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"` // none: a lock-delay, or a session that has ended and is being released
+	Delay         int64                  `protobuf:"varint,3,opt,name=delay,proto3" json:"delay,omitempty"`  // remaining lock-delay; 0: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Taken) Reset() {
+	*x = Taken{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Taken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Taken) ProtoMessage() {}
+
+func (x *Taken) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Taken.ProtoReflect.Descriptor instead.
+func (*Taken) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *Taken) GetName() uint32 {
+	if x != nil {
+		return x.Name
+	}
+	return 0
+}
+
+func (x *Taken) GetHolder() *Holder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *Taken) GetDelay() int64 {
+	if x != nil {
+		return x.Delay
+	}
+	return 0
+}
+
 // Cycle is what the wait of a refused Lock would have closed, from that wait on.
 type Cycle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5082,7 +5418,7 @@ type Cycle struct {
 
 func (x *Cycle) Reset() {
 	*x = Cycle{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5094,7 +5430,7 @@ func (x *Cycle) String() string {
 func (*Cycle) ProtoMessage() {}
 
 func (x *Cycle) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5107,7 +5443,7 @@ func (x *Cycle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cycle.ProtoReflect.Descriptor instead.
 func (*Cycle) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Cycle) GetLength() uint32 {
@@ -5138,7 +5474,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5150,7 +5486,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5163,7 +5499,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Wait) GetName() string {
@@ -5209,13 +5545,15 @@ type LockOwner struct {
 	Ttl           int64                  `protobuf:"varint,9,opt,name=ttl,proto3" json:"ttl,omitempty"`              // 0: none
 	Remaining     int64                  `protobuf:"varint,10,opt,name=remaining,proto3" json:"remaining,omitempty"` // until the session expires unless renewed; 0 without TTL
 	Renewed       int64                  `protobuf:"varint,11,opt,name=renewed,proto3" json:"renewed,omitempty"`     // since the last renewal; -1: nothing renews the session
+	Set           uint32                 `protobuf:"varint,12,opt,name=set,proto3" json:"set,omitempty"`             // names of its set; 0: it is of a single lock
+	Reserved      bool                   `protobuf:"varint,13,opt,name=reserved,proto3" json:"reserved,omitempty"`   // it holds nothing: the name is reserved for its set, which waits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LockOwner) Reset() {
 	*x = LockOwner{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5227,7 +5565,7 @@ func (x *LockOwner) String() string {
 func (*LockOwner) ProtoMessage() {}
 
 func (x *LockOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5240,7 +5578,7 @@ func (x *LockOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockOwner.ProtoReflect.Descriptor instead.
 func (*LockOwner) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *LockOwner) GetSession() []byte {
@@ -5320,6 +5658,20 @@ func (x *LockOwner) GetRenewed() int64 {
 	return 0
 }
 
+func (x *LockOwner) GetSet() uint32 {
+	if x != nil {
+		return x.Set
+	}
+	return 0
+}
+
+func (x *LockOwner) GetReserved() bool {
+	if x != nil {
+		return x.Reserved
+	}
+	return false
+}
+
 // CheckTerms is how long a check can be relied upon when the command was applied.
 type CheckTerms struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5332,7 +5684,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5344,7 +5696,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5357,7 +5709,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -5397,7 +5749,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5409,7 +5761,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5422,7 +5774,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -5483,7 +5835,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5495,7 +5847,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5508,7 +5860,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -5575,7 +5927,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5587,7 +5939,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5600,7 +5952,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -5715,7 +6067,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5727,7 +6079,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5740,7 +6092,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -5846,7 +6198,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5858,7 +6210,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5871,7 +6223,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -5917,7 +6269,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5929,7 +6281,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5942,7 +6294,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -6005,7 +6357,7 @@ type EndedClientState struct {
 
 func (x *EndedClientState) Reset() {
 	*x = EndedClientState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6017,7 +6369,7 @@ func (x *EndedClientState) String() string {
 func (*EndedClientState) ProtoMessage() {}
 
 func (x *EndedClientState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6030,7 +6382,7 @@ func (x *EndedClientState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedClientState.ProtoReflect.Descriptor instead.
 func (*EndedClientState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *EndedClientState) GetUntil() int64 {
@@ -6063,7 +6415,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6075,7 +6427,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6088,7 +6440,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SessionState) GetName() string {
@@ -6218,7 +6570,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6230,7 +6582,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6243,7 +6595,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -6358,7 +6710,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6370,7 +6722,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6383,7 +6735,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ShareState) GetSession() []byte {
@@ -6480,7 +6832,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6492,7 +6844,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6505,7 +6857,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -6540,7 +6892,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6552,7 +6904,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6565,7 +6917,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -6635,7 +6987,7 @@ type SlotState struct {
 
 func (x *SlotState) Reset() {
 	*x = SlotState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6647,7 +6999,7 @@ func (x *SlotState) String() string {
 func (*SlotState) ProtoMessage() {}
 
 func (x *SlotState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6660,7 +7012,7 @@ func (x *SlotState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotState.ProtoReflect.Descriptor instead.
 func (*SlotState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SlotState) GetSession() string {
@@ -6696,7 +7048,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6708,7 +7060,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6721,7 +7073,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -6801,6 +7153,285 @@ func (x *WaiterState) GetMaxHold() int64 {
 	return 0
 }
 
+// SetState is a set that is held. Its locks have no record of their own.
+type SetState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Handle        uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	Names         []string               `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`
+	Shared        []string               `protobuf:"bytes,4,rep,name=shared,proto3" json:"shared,omitempty"`
+	Fences        []uint64               `protobuf:"varint,5,rep,packed,name=fences,proto3" json:"fences,omitempty"`   // of the phases of the shared names
+	Incarnation   []byte                 `protobuf:"bytes,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the request, if that was queued
+	Seq           uint64                 `protobuf:"varint,7,opt,name=seq,proto3" json:"seq,omitempty"`
+	Since         int64                  `protobuf:"varint,8,opt,name=since,proto3" json:"since,omitempty"` // group time of the grant
+	Label         string                 `protobuf:"bytes,9,opt,name=label,proto3" json:"label,omitempty"`
+	Ends          int64                  `protobuf:"varint,20,opt,name=ends,proto3" json:"ends,omitempty"`           // as in LockState
+	Requested     int64                  `protobuf:"varint,21,opt,name=requested,proto3" json:"requested,omitempty"` // as in LockState
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetState) Reset() {
+	*x = SetState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetState) ProtoMessage() {}
+
+func (x *SetState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetState.ProtoReflect.Descriptor instead.
+func (*SetState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *SetState) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *SetState) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *SetState) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *SetState) GetShared() []string {
+	if x != nil {
+		return x.Shared
+	}
+	return nil
+}
+
+func (x *SetState) GetFences() []uint64 {
+	if x != nil {
+		return x.Fences
+	}
+	return nil
+}
+
+func (x *SetState) GetIncarnation() []byte {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *SetState) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *SetState) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *SetState) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *SetState) GetEnds() int64 {
+	if x != nil {
+		return x.Ends
+	}
+	return 0
+}
+
+func (x *SetState) GetRequested() int64 {
+	if x != nil {
+		return x.Requested
+	}
+	return 0
+}
+
+// SetWaiterState is a set that waits.
+type SetWaiterState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Handle        uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	Names         []string               `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`
+	Shared        []string               `protobuf:"bytes,4,rep,name=shared,proto3" json:"shared,omitempty"`
+	Incarnation   []byte                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Seq           uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
+	Since         int64                  `protobuf:"varint,7,opt,name=since,proto3" json:"since,omitempty"` // group time of the request
+	Label         string                 `protobuf:"bytes,8,opt,name=label,proto3" json:"label,omitempty"`
+	MaxHold       int64                  `protobuf:"varint,9,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetWaiterState) Reset() {
+	*x = SetWaiterState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetWaiterState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetWaiterState) ProtoMessage() {}
+
+func (x *SetWaiterState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetWaiterState.ProtoReflect.Descriptor instead.
+func (*SetWaiterState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *SetWaiterState) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *SetWaiterState) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *SetWaiterState) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *SetWaiterState) GetShared() []string {
+	if x != nil {
+		return x.Shared
+	}
+	return nil
+}
+
+func (x *SetWaiterState) GetIncarnation() []byte {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *SetWaiterState) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *SetWaiterState) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *SetWaiterState) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *SetWaiterState) GetMaxHold() int64 {
+	if x != nil {
+		return x.MaxHold
+	}
+	return 0
+}
+
+// PassedState is kept of a set that waits once it was passed over.
+type PassedState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Times         uint32                 `protobuf:"varint,1,opt,name=times,proto3" json:"times,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PassedState) Reset() {
+	*x = PassedState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PassedState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PassedState) ProtoMessage() {}
+
+func (x *PassedState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PassedState.ProtoReflect.Descriptor instead.
+func (*PassedState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *PassedState) GetTimes() uint32 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
 type KeyState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
@@ -6816,7 +7447,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6828,7 +7459,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6841,7 +7472,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -6902,7 +7533,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6914,7 +7545,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6927,7 +7558,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -7071,7 +7702,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04part\x18\x02 \x01(\fR\x04part\x12\x12\n" +
 	"\x04last\x18\x03 \x01(\bR\x04last\x127\n" +
 	"\afailure\x18\x04 \x01(\x0e2\x1d.conclave.internal.v1.FailureR\afailure\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"\x9a\x0f\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"\x98\x10\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -7105,7 +7736,10 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x0ecreate_session\x18\x19 \x01(\v2#.conclave.internal.v1.CreateSessionH\x00R\rcreateSession\x12I\n" +
 	"\rrenew_session\x18\x1a \x01(\v2\".conclave.internal.v1.RenewSessionH\x00R\frenewSession\x12?\n" +
 	"\tdowngrade\x18\x1b \x01(\v2\x1f.conclave.internal.v1.DowngradeH\x00R\tdowngrade\x126\n" +
-	"\x06extend\x18\x1c \x01(\v2\x1c.conclave.internal.v1.ExtendH\x00R\x06extend\x12L\n" +
+	"\x06extend\x18\x1c \x01(\v2\x1c.conclave.internal.v1.ExtendH\x00R\x06extend\x12:\n" +
+	"\block_set\x18\x1d \x01(\v2\x1d.conclave.internal.v1.LockSetH\x00R\alockSet\x12@\n" +
+	"\n" +
+	"unlock_set\x18\x1e \x01(\v2\x1f.conclave.internal.v1.UnlockSetH\x00R\tunlockSet\x12L\n" +
 	"\x0ereport_process\x18\x1f \x01(\v2#.conclave.internal.v1.ReportProcessH\x00R\rreportProcessB\x04\n" +
 	"\x02op\"\xb8\x02\n" +
 	"\bRegister\x12\x16\n" +
@@ -7222,7 +7856,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x14\n" +
 	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12\x14\n" +
-	"\x05trace\x18\x05 \x01(\fR\x05trace\"\xc8\x01\n" +
+	"\x05trace\x18\x05 \x01(\fR\x05trace\"\xda\x01\n" +
 	"\x06Extend\x121\n" +
 	"\x05space\x18\x01 \x01(\x0e2\x1b.conclave.internal.v1.SpaceR\x05space\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -7230,7 +7864,21 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x06handle\x18\x04 \x01(\x04R\x06handle\x12\x14\n" +
 	"\x05fence\x18\x05 \x01(\x04R\x05fence\x12\x14\n" +
 	"\x05share\x18\x06 \x01(\x04R\x05share\x12\x19\n" +
-	"\bmax_hold\x18\a \x01(\x03R\amaxHold\"|\n" +
+	"\bmax_hold\x18\a \x01(\x03R\amaxHold\x12\x10\n" +
+	"\x03set\x18\b \x01(\bR\x03set\"\xd7\x01\n" +
+	"\aLockSet\x12\x18\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
+	"\x05names\x18\x03 \x03(\tR\x05names\x12\x16\n" +
+	"\x06shared\x18\x04 \x03(\tR\x06shared\x12\x12\n" +
+	"\x04wait\x18\x05 \x01(\bR\x04wait\x12\x14\n" +
+	"\x05label\x18\x06 \x01(\fR\x05label\x12\x19\n" +
+	"\bmax_hold\x18\a \x01(\x03R\amaxHold\x12'\n" +
+	"\x0frefuse_deadlock\x18\b \x01(\bR\x0erefuseDeadlock\"Q\n" +
+	"\tUnlockSet\x12\x18\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x12\x14\n" +
+	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x14\n" +
+	"\x05trace\x18\x03 \x01(\fR\x05trace\"|\n" +
 	"\bProclaim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -7280,7 +7928,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\">\n" +
 	"\bWithdraw\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xe2\x04\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x94\x05\n" +
 	"\x05Reply\x12.\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x1a.conclave.internal.v1.CodeR\x04code\x12\x14\n" +
 	"\x05holds\x18\x03 \x01(\rR\x05holds\x12\x14\n" +
@@ -7303,7 +7951,16 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05slots\x18\x11 \x03(\rR\x05slots\x121\n" +
 	"\x05cycle\x18\x13 \x01(\v2\x1b.conclave.internal.v1.CycleR\x05cycle\x12\x18\n" +
 	"\aallowed\x18\x12 \x01(\x03R\aallowed\x12\x10\n" +
-	"\x03now\x18\x1e \x01(\x03R\x03now\"Q\n" +
+	"\x03now\x18\x1e \x01(\x03R\x03now\x120\n" +
+	"\x03set\x18\x14 \x01(\v2\x1e.conclave.internal.v1.SetReplyR\x03set\"m\n" +
+	"\bSetReply\x12\x16\n" +
+	"\x06fences\x18\x01 \x03(\x04R\x06fences\x12\x16\n" +
+	"\x06shared\x18\x02 \x01(\rR\x06shared\x121\n" +
+	"\x05taken\x18\x03 \x03(\v2\x1b.conclave.internal.v1.TakenR\x05taken\"g\n" +
+	"\x05Taken\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\rR\x04name\x124\n" +
+	"\x06holder\x18\x02 \x01(\v2\x1c.conclave.internal.v1.HolderR\x06holder\x12\x14\n" +
+	"\x05delay\x18\x03 \x01(\x03R\x05delay\"Q\n" +
 	"\x05Cycle\x12\x16\n" +
 	"\x06length\x18\x01 \x01(\rR\x06length\x120\n" +
 	"\x05waits\x18\x02 \x03(\v2\x1a.conclave.internal.v1.WaitR\x05waits\"\xa8\x01\n" +
@@ -7311,7 +7968,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\belection\x18\x02 \x01(\bR\belection\x127\n" +
 	"\x06waiter\x18\x03 \x01(\v2\x1f.conclave.internal.v1.LockOwnerR\x06waiter\x127\n" +
-	"\x06holder\x18\x04 \x01(\v2\x1f.conclave.internal.v1.LockOwnerR\x06holder\"\x8f\x02\n" +
+	"\x06holder\x18\x04 \x01(\v2\x1f.conclave.internal.v1.LockOwnerR\x06holder\"\xbd\x02\n" +
 	"\tLockOwner\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -7324,7 +7981,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x03ttl\x18\t \x01(\x03R\x03ttl\x12\x1c\n" +
 	"\tremaining\x18\n" +
 	" \x01(\x03R\tremaining\x12\x18\n" +
-	"\arenewed\x18\v \x01(\x03R\arenewed\"P\n" +
+	"\arenewed\x18\v \x01(\x03R\arenewed\x12\x10\n" +
+	"\x03set\x18\f \x01(\rR\x03set\x12\x1a\n" +
+	"\breserved\x18\r \x01(\bR\breserved\"P\n" +
 	"\n" +
 	"CheckTerms\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -7472,7 +8131,31 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05label\x18\t \x01(\tR\x05label\x12\x16\n" +
 	"\x06shared\x18\n" +
 	" \x01(\bR\x06shared\x12\x19\n" +
-	"\bmax_hold\x18\x14 \x01(\x03R\amaxHold\"\xcb\x01\n" +
+	"\bmax_hold\x18\x14 \x01(\x03R\amaxHold\"\x94\x02\n" +
+	"\bSetState\x12\x18\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
+	"\x05names\x18\x03 \x03(\tR\x05names\x12\x16\n" +
+	"\x06shared\x18\x04 \x03(\tR\x06shared\x12\x16\n" +
+	"\x06fences\x18\x05 \x03(\x04R\x06fences\x12 \n" +
+	"\vincarnation\x18\x06 \x01(\fR\vincarnation\x12\x10\n" +
+	"\x03seq\x18\a \x01(\x04R\x03seq\x12\x14\n" +
+	"\x05since\x18\b \x01(\x03R\x05since\x12\x14\n" +
+	"\x05label\x18\t \x01(\tR\x05label\x12\x12\n" +
+	"\x04ends\x18\x14 \x01(\x03R\x04ends\x12\x1c\n" +
+	"\trequested\x18\x15 \x01(\x03R\trequested\"\xeb\x01\n" +
+	"\x0eSetWaiterState\x12\x18\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
+	"\x05names\x18\x03 \x03(\tR\x05names\x12\x16\n" +
+	"\x06shared\x18\x04 \x03(\tR\x06shared\x12 \n" +
+	"\vincarnation\x18\x05 \x01(\fR\vincarnation\x12\x10\n" +
+	"\x03seq\x18\x06 \x01(\x04R\x03seq\x12\x14\n" +
+	"\x05since\x18\a \x01(\x03R\x05since\x12\x14\n" +
+	"\x05label\x18\b \x01(\tR\x05label\x12\x19\n" +
+	"\bmax_hold\x18\t \x01(\x03R\amaxHold\"#\n" +
+	"\vPassedState\x12\x14\n" +
+	"\x05times\x18\x01 \x01(\rR\x05times\"\xcb\x01\n" +
 	"\bKeyState\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\x04R\x05flags\x12!\n" +
@@ -7553,7 +8236,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Failure)(0),               // 0: conclave.internal.v1.Failure
 	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
@@ -7609,34 +8292,41 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*Unlock)(nil),             // 51: conclave.internal.v1.Unlock
 	(*Downgrade)(nil),          // 52: conclave.internal.v1.Downgrade
 	(*Extend)(nil),             // 53: conclave.internal.v1.Extend
-	(*Proclaim)(nil),           // 54: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 55: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 56: conclave.internal.v1.Release
-	(*Resize)(nil),             // 57: conclave.internal.v1.Resize
-	(*Write)(nil),              // 58: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 59: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 60: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 61: conclave.internal.v1.Reply
-	(*Cycle)(nil),              // 62: conclave.internal.v1.Cycle
-	(*Wait)(nil),               // 63: conclave.internal.v1.Wait
-	(*LockOwner)(nil),          // 64: conclave.internal.v1.LockOwner
-	(*CheckTerms)(nil),         // 65: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 66: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 67: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 68: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 69: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 70: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 71: conclave.internal.v1.IncarnationState
-	(*EndedClientState)(nil),   // 72: conclave.internal.v1.EndedClientState
-	(*SessionState)(nil),       // 73: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 74: conclave.internal.v1.LockState
-	(*ShareState)(nil),         // 75: conclave.internal.v1.ShareState
-	(*SemaphoreState)(nil),     // 76: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 77: conclave.internal.v1.PermitState
-	(*SlotState)(nil),          // 78: conclave.internal.v1.SlotState
-	(*WaiterState)(nil),        // 79: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 80: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 81: conclave.internal.v1.KeyDelayState
+	(*LockSet)(nil),            // 54: conclave.internal.v1.LockSet
+	(*UnlockSet)(nil),          // 55: conclave.internal.v1.UnlockSet
+	(*Proclaim)(nil),           // 56: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 57: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 58: conclave.internal.v1.Release
+	(*Resize)(nil),             // 59: conclave.internal.v1.Resize
+	(*Write)(nil),              // 60: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 61: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 62: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 63: conclave.internal.v1.Reply
+	(*SetReply)(nil),           // 64: conclave.internal.v1.SetReply
+	(*Taken)(nil),              // 65: conclave.internal.v1.Taken
+	(*Cycle)(nil),              // 66: conclave.internal.v1.Cycle
+	(*Wait)(nil),               // 67: conclave.internal.v1.Wait
+	(*LockOwner)(nil),          // 68: conclave.internal.v1.LockOwner
+	(*CheckTerms)(nil),         // 69: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 70: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 71: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 72: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 73: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 74: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 75: conclave.internal.v1.IncarnationState
+	(*EndedClientState)(nil),   // 76: conclave.internal.v1.EndedClientState
+	(*SessionState)(nil),       // 77: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 78: conclave.internal.v1.LockState
+	(*ShareState)(nil),         // 79: conclave.internal.v1.ShareState
+	(*SemaphoreState)(nil),     // 80: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 81: conclave.internal.v1.PermitState
+	(*SlotState)(nil),          // 82: conclave.internal.v1.SlotState
+	(*WaiterState)(nil),        // 83: conclave.internal.v1.WaiterState
+	(*SetState)(nil),           // 84: conclave.internal.v1.SetState
+	(*SetWaiterState)(nil),     // 85: conclave.internal.v1.SetWaiterState
+	(*PassedState)(nil),        // 86: conclave.internal.v1.PassedState
+	(*KeyState)(nil),           // 87: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 88: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -7662,7 +8352,7 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	25, // 20: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
 	26, // 21: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
 	27, // 22: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
-	61, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
+	63, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
 	0,  // 24: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
 	31, // 25: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
 	34, // 26: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
@@ -7671,16 +8361,16 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	48, // 29: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
 	49, // 30: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
 	51, // 31: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	60, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	62, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
 	43, // 33: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
 	44, // 34: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
 	45, // 35: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
 	46, // 36: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	55, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	56, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	57, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	54, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	58, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	57, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	58, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	59, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	56, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	60, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
 	36, // 42: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
 	39, // 43: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
 	37, // 44: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
@@ -7692,28 +8382,33 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	42, // 50: conclave.internal.v1.Command.renew_session:type_name -> conclave.internal.v1.RenewSession
 	52, // 51: conclave.internal.v1.Command.downgrade:type_name -> conclave.internal.v1.Downgrade
 	53, // 52: conclave.internal.v1.Command.extend:type_name -> conclave.internal.v1.Extend
-	47, // 53: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
-	1,  // 54: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	40, // 55: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
-	2,  // 56: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	3,  // 57: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
-	59, // 58: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	5,  // 59: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	4,  // 60: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	66, // 61: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	67, // 62: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	65, // 63: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	62, // 64: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
-	63, // 65: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
-	64, // 66: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
-	64, // 67: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
-	2,  // 68: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	1,  // 69: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	54, // 53: conclave.internal.v1.Command.lock_set:type_name -> conclave.internal.v1.LockSet
+	55, // 54: conclave.internal.v1.Command.unlock_set:type_name -> conclave.internal.v1.UnlockSet
+	47, // 55: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
+	1,  // 56: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	40, // 57: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
+	2,  // 58: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	3,  // 59: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
+	61, // 60: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	5,  // 61: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	4,  // 62: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	70, // 63: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	71, // 64: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	69, // 65: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	66, // 66: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
+	64, // 67: conclave.internal.v1.Reply.set:type_name -> conclave.internal.v1.SetReply
+	65, // 68: conclave.internal.v1.SetReply.taken:type_name -> conclave.internal.v1.Taken
+	70, // 69: conclave.internal.v1.Taken.holder:type_name -> conclave.internal.v1.Holder
+	67, // 70: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
+	68, // 71: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
+	68, // 72: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
+	2,  // 73: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	1,  // 74: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	75, // [75:75] is the sub-list for method output_type
+	75, // [75:75] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -7778,6 +8473,8 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_RenewSession)(nil),
 		(*Command_Downgrade)(nil),
 		(*Command_Extend)(nil),
+		(*Command_LockSet)(nil),
+		(*Command_UnlockSet)(nil),
 		(*Command_ReportProcess)(nil),
 	}
 	type x struct{}
@@ -7786,7 +8483,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   76,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
