@@ -25,15 +25,25 @@ type acquisitions struct {
 	holds   *btree.BTreeG[*lock]
 	shares  *btree.BTreeG[*share]
 	permits *btree.BTreeG[*permit]
+	sets    *btree.BTreeG[*set] // that are held
+
+	waitingSets *btree.BTreeG[*set]
+	inSets      int // names of those
 }
+
+// places is how many places in queues the incarnation has.
+func (a *acquisitions) places() int { return a.waiters.Len() + a.inSets }
 
 func (m *Machine) newAcquisitions() acquisitions {
 	v, r := &m.visits, &m.registry
 	return acquisitions{
-		ordered.NewSharingTree(v, func(a, b *waiter) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeWaiters),
-		ordered.NewSharingTree(v, func(a, b *lock) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeHolds),
-		ordered.NewSharingTree(v, func(a, b *share) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeShares),
-		ordered.NewSharingTree(v, func(a, b *permit) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freePermits),
+		waiters: ordered.NewSharingTree(v, func(a, b *waiter) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeWaiters),
+		holds:   ordered.NewSharingTree(v, func(a, b *lock) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeHolds),
+		shares:  ordered.NewSharingTree(v, func(a, b *share) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeShares),
+		permits: ordered.NewSharingTree(v, func(a, b *permit) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freePermits),
+		sets:    ordered.NewSharingTree(v, func(a, b *set) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeSets),
+
+		waitingSets: ordered.NewSharingTree(v, func(a, b *set) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeSets),
 	}
 }
 
@@ -43,6 +53,7 @@ type obtained struct {
 	hold   *lock
 	share  *share
 	permit *permit
+	set    *set
 }
 
 // find returns what the sequence number has obtained, but for an ended session, and as
@@ -59,6 +70,8 @@ func (a *acquisitions) find(seq uint64) obtained {
 		s, unclaimed = o.share.owner, o.share.unclaimed()
 	case o.permit != nil:
 		s, unclaimed = o.permit.owner, o.permit.unclaimed()
+	case o.set != nil:
+		s, unclaimed = o.set.session, !o.set.waits() && o.set.unclaimed()
 	}
 	if s == nil || s.dead() || unclaimed {
 		return obtained{}
@@ -78,7 +91,12 @@ func (a *acquisitions) obtained(seq uint64) (o obtained) {
 	if o.share, _ = a.shares.Get(&share{ticket: t}); o.share != nil {
 		return o
 	}
-	o.permit, _ = a.permits.Get(&permit{ticket: t})
+	if o.permit, _ = a.permits.Get(&permit{ticket: t}); o.permit != nil {
+		return o
+	}
+	if o.set, _ = a.waitingSets.Get(&set{ticket: t}); o.set == nil {
+		o.set, _ = a.sets.Get(&set{ticket: t})
+	}
 	return o
 }
 
@@ -107,6 +125,11 @@ func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 		return sharing{m}.releaseShare(o.share)
 	case o.permit != nil:
 		return m.releasePermits(o.permit)
+	case o.set != nil && o.set.waits():
+		setting{m}.dismiss(o.set, wire.Code_WITHDRAWN)
+		return m.reply(wire.Code_OK)
+	case o.set != nil:
+		return setting{m}.releaseNow(o.set)
 	}
 	return m.reply(wire.Code_NOT_HELD)
 }
@@ -119,6 +142,7 @@ type Acquired struct {
 	Holds         uint32   // if Held: of a lock, the holds of its owner; of a semaphore, the permits
 	Share         uint64   // if Held: number of a share; 0: it is none
 	Slots         []uint32 // the permits' numbers, if they have some; never changed
+	Set           []uint64 // of a set: the fences of its shared names, if it has some
 	Allowed, Now  int64    // if Held and the hold ends in time: as in wire.Reply
 }
 
@@ -145,6 +169,10 @@ func (m *Machine) Acquisition(t wire.Ticket) Acquired {
 		return Acquired{Held: true, Fence: o.share.lock.phase().fence, Holds: o.share.holds, Share: o.share.number}.ending(o.share.end)
 	case o.permit != nil:
 		return Acquired{Held: true, Fence: o.permit.fence, Holds: o.permit.n, Slots: o.permit.slots}.ending(o.permit.end)
+	case o.set != nil && o.set.waits():
+		return Acquired{Waiting: true}
+	case o.set != nil:
+		return Acquired{Held: true, Fence: o.set.fence, Holds: 1, Set: o.set.phases()}.ending(o.set.end)
 	}
 	return Acquired{}
 }
@@ -159,7 +187,14 @@ func (m *Machine) Recheck(t wire.Ticket, session wire.ID, semaphore string) *wir
 	case got.Waiting:
 		return nil
 	case got.Held:
-		return &wire.Reply{Code: wire.Code_OK, Fence: got.Fence, Holds: got.Holds, Share: got.Share, Slots: got.Slots, Trace: m.storedTrace(t), Allowed: got.Allowed, Now: got.Now}
+		r := &wire.Reply{
+			Code: wire.Code_OK, Fence: got.Fence, Holds: got.Holds, Share: got.Share, Slots: got.Slots, Trace: m.storedTrace(t),
+			Allowed: got.Allowed, Now: got.Now,
+		}
+		if len(got.Set) > 0 {
+			r.Set = &wire.SetReply{Fences: got.Set}
+		}
+		return r
 	case limit != 0:
 		return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: limit}
 	}

@@ -55,7 +55,7 @@ func (a *auditor) phase(l *lock) {
 	if head := l.head(); live+delayed == 0 && l.owner == nil && l.delayUntil == 0 && head != nil && !head.shared {
 		a.fail("lock %q: the head waits for what is free", l.name())
 	}
-	if (p.at != 0) != l.isDue() || p.shortened {
+	if (p.at != 0) != l.isDue() || l.extra.shortened {
 		a.fail("lock %q is due: %t, and listed as such: %t", l.name(), l.isDue(), p.at != 0)
 	}
 	a.counted += live + delayed

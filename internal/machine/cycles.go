@@ -11,9 +11,10 @@ import (
 
 // Wait-for cycles. The nodes of the graph are sessions: a handle is of one name, so that the
 // handle which holds one lock is never the one that waits for another. There is an edge from
-// a session with a waiter to the owner of the lock, or to each that has a share of it. It is enough
-// to follow owners: what stands before a waiter in its queue waits for the same owners. A session that waits for
-// itself is no cycle: that is how the handles of a session exclude each other.
+// a session with a waiter to the owner of the lock, or to each that has a share of it; from one with a set that waits,
+// for each of its names. It is enough to follow owners, and the oldest set that has the name reserved: what stands before
+// a waiter in its queue waits for the same owners. A session that waits for itself is no cycle: that is how the handles of
+// a session exclude each other.
 //
 // Nothing is kept for this between two queries: locking must not pay for it. A walk begins
 // at waiters, so that it costs nothing where none waits, whatever is held.
@@ -28,7 +29,7 @@ const (
 	sessionWalked = 8
 )
 
-// WaitView is a step of a cycle: the session of Waiter waits for a lock that Holder has.
+// WaitView is a step of a cycle: the session of Waiter waits for a lock that Holder has, or for whose set it is reserved.
 type WaitView struct {
 	Space          wire.Space // LOCK or ELECTION
 	Name           string
@@ -56,19 +57,15 @@ func (q WaitCyclesQuery) Begin(m *Machine) func() any {
 		if !p.begin() {
 			return answered(p.view)
 		}
-		if inc.waiters.Len() == 0 {
+		if inc.waiters.Len()+inc.waitingSets.Len() == 0 {
 			p.view.Next = wire.Ticket{Incarnation: inc.id, Seq: math.MaxUint64} // there may be tens of thousands of those
 			continue
 		}
-		pivot, more := &waiter{ticket: ticket{inc, 0}}, true
+		after := uint64(0)
 		if inc.id == q.After.Incarnation {
-			pivot.ticket.seq = q.After.Seq
+			after = q.After.Seq
 		}
-		inc.waiters.AscendGreaterOrEqual(pivot, func(w *waiter) bool {
-			more = w.ticket.wire() == q.After || p.add(w)
-			return more
-		})
-		if !more {
+		if !p.addAll(inc, after) {
 			return answered(p.view)
 		}
 	}
@@ -85,14 +82,44 @@ type cyclesPage struct {
 	walked bool
 }
 
+// addAll adds the cycles of what a process waits for, by sequence number from the one on that follows after.
+func (p *cyclesPage) addAll(inc *incarnation, after uint64) (more bool) {
+	if after == math.MaxUint64 {
+		return true
+	}
+	var sets []*set
+	t := ticket{seq: after + 1}
+	if inc.waitingSets.Len() > 0 {
+		inc.waitingSets.AscendGreaterOrEqual(&set{ticket: t}, func(s *set) bool {
+			p.m.visits.Count()
+			sets = append(sets, s)
+			return len(sets) <= maxWalked-p.seen
+		})
+	}
+	more = true
+	inc.waiters.AscendGreaterOrEqual(&waiter{ticket: t}, func(w *waiter) bool {
+		for more && len(sets) > 0 && sets[0].ticket.seq < w.ticket.seq {
+			p.m.visits.Count()
+			more, sets = p.add(request{set: sets[0]}), sets[1:]
+		}
+		more = more && p.add(request{waiter: w})
+		return more
+	})
+	for more && len(sets) > 0 {
+		p.m.visits.Count()
+		more, sets = p.add(request{set: sets[0]}), sets[1:]
+	}
+	return more
+}
+
 // add adds the cycle of the waiter's session, unless another waiter stands for that session
 // or the page is full. A walk that is cut short is repeated in the next page, and once it was
 // the first of its page given up.
-func (p *cyclesPage) add(w *waiter) (more bool) {
+func (p *cyclesPage) add(r request) (more bool) {
 	if !p.begin() {
 		return false
 	}
-	if s := w.session; s.waiters.First() == w && s.holds.Len+s.leads.Len+s.shares.Len > 0 && !s.dead() {
+	if s := r.session(); s.firstRequest() == r && s.isInTheWay() && !s.dead() {
 		path, whole := s.cycle(&p.left, &p.m.visits)
 		if !whole && p.walked {
 			return false
@@ -101,7 +128,7 @@ func (p *cyclesPage) add(w *waiter) (more bool) {
 			p.view.Cycles = append(p.view.Cycles, p.m.viewCycle(path))
 		}
 	}
-	p.view.Next = w.ticket.wire()
+	p.view.Next = r.ticket().wire()
 	return true
 }
 
@@ -113,11 +140,34 @@ func (p *cyclesPage) begin() (more bool) {
 	return p.seen <= maxWalked
 }
 
-// wait is an edge of the graph: a waiter, and the owner that it waits for.
+// firstRequest returns the request of a session that waits which stands for all.
+func (s *session) firstRequest() request {
+	if w := s.waiters.First(); w != nil {
+		return request{waiter: w}
+	}
+	return request{set: s.waitingSets.First()}
+}
+
+// isInTheWay reports whether another session may wait for this one: a session that has nothing is in no cycle.
+func (s *session) isInTheWay() bool {
+	return s.holds.Len+s.leads.Len+s.shares.Len+s.sets.Len+s.reserving > 0
+}
+
+func (r request) ticket() ticket {
+	if r.set != nil {
+		return r.set.ticket
+	}
+	return r.waiter.ticket
+}
+
+// wait is an edge of the graph: a request, and an owner of a lock that it waits for.
 type wait struct {
-	waiter *waiter
+	by     request
+	shared bool // it wants a share
+	lock   *lock
 	owner  *session
 	share  *share // by which the owner is one; nil: it is the exclusive one
+	part   *part  // of a set that the lock is reserved for; nil: it is held
 }
 
 // cycle returns the edges along a shortest cycle through the session, from its own waiter
@@ -144,7 +194,13 @@ func (x *search) run() (path []wait, whole bool) {
 		x.visits.Count()
 		for w := x.next[0].waiters.First(); w != nil; w = w.inSession.Next() {
 			x.visits.Count()
-			if path, whole = x.follow(w); path != nil || !whole {
+			if path, whole = x.follow(request{waiter: w}); path != nil || !whole {
+				return path, whole
+			}
+		}
+		for s := x.next[0].waitingSets.First(); s != nil; s = s.inSession.Next() {
+			x.visits.Count()
+			if path, whole = x.follow(request{set: s}); path != nil || !whole {
 				return path, whole
 			}
 		}
@@ -152,25 +208,23 @@ func (x *search) run() (path []wait, whole bool) {
 	return nil, true
 }
 
-// follow follows the edges of a waiter. It returns the whole way if one of them leads to the session.
-func (x *search) follow(w *waiter) (path []wait, whole bool) {
+// follow follows the edges of a request. It returns the whole way if one of them leads to the session.
+func (x *search) follow(r request) (path []wait, whole bool) {
 	if *x.left--; *x.left < 0 {
 		return nil, false
 	}
-	for edge := range w.blockedBy(x.visits) { // which counts
-		if edge.share != nil {
-			if *x.left--; *x.left < 0 {
-				return nil, false
-			}
+	for edge := range r.blockedBy(x.visits, x.left) { // which counts
+		if *x.left < 0 {
+			return nil, false
 		}
 		switch _, reached := x.by[edge.owner]; {
-		case edge.owner.dead(), edge.owner == w.session, reached, x.inUse && edge.lingers():
+		case edge.owner.dead(), edge.owner == r.session(), reached, x.inUse && edge.lingers():
 		case edge.owner != x.to:
 			*x.left -= sessionWalked
 			x.by[edge.owner] = edge
 			x.next = append(x.next, edge.owner)
 		default:
-			for ok := true; ok; edge, ok = x.by[edge.waiter.session] {
+			for ok := true; ok; edge, ok = x.by[edge.by.session()] {
 				x.visits.Count()
 				path = append(path, edge)
 			}
@@ -178,44 +232,82 @@ func (x *search) follow(w *waiter) (path []wait, whole bool) {
 			return path, true
 		}
 	}
-	return nil, true
+	return nil, *x.left >= 0
 }
 
 // lingers reports whether the owner may keep the lock without using it.
 func (e wait) lingers() bool {
-	if e.share != nil {
+	switch {
+	case e.part != nil:
+		return false
+	case e.share != nil:
 		return e.share.lingering
 	}
-	return e.waiter.lock.lingering
+	return e.lock.lingering
 }
 
-// blockedBy iterates over the owners of what the waiter waits for, also those that have ended and are
-// being released. There is none if it waits for a lock-delay, or for permits, which many sessions may
-// release.
-func (w *waiter) blockedBy(v *ordered.Visits) iter.Seq[wait] {
+// blockedBy iterates over the owners of what the request waits for, also those that have ended and are
+// being released. It counts down left for each share, and for each name of a set. There is none if it waits for a
+// lock-delay, or for permits, which many sessions may release.
+func (r request) blockedBy(v *ordered.Visits, left *int) iter.Seq[wait] {
 	return func(yield func(wait) bool) {
-		switch l := w.lock; {
-		case l == nil:
-		case l.owner != nil:
-			yield(wait{w, l.owner, nil})
-		case l.phase().isLive() && !l.isDue():
-			l.phase().live.Ascend(func(sh *share) bool {
+		switch w := r.waiter; {
+		case r.set != nil:
+			for i := range r.set.parts {
 				v.Count()
-				return yield(wait{w, sh.owner, sh})
-			})
+				if *left--; !r.set.parts[i].blockedBy(v, left, yield) {
+					return
+				}
+			}
+		case w.lock != nil:
+			holders(w.lock, r, true, w.shared, v, left, yield)
 		}
 	}
+}
+
+// blockedBy yields what keeps the lock from the part.
+func (p *part) blockedBy(v *ordered.Visits, left *int, yield func(wait) bool) (more bool) {
+	if p.lock == nil {
+		return true
+	}
+	head := p.lock.head()
+	behind := head != nil && (p.set.position == 0 || head.position < p.set.position)
+	return holders(p.lock, request{set: p.set}, !p.shared || behind, p.shared, v, left, yield)
+}
+
+// holders yields the owners of a lock, those of shares if they are in the way, and the set that it is reserved for before
+// the request.
+func holders(l *lock, r request, byShares, shared bool, v *ordered.Visits, left *int, yield func(wait) bool) (more bool) {
+	more = true
+	switch {
+	case l.owner != nil:
+		more = yield(wait{by: r, shared: shared, lock: l, owner: l.owner})
+	case byShares && l.phase().isLive() && !l.isDue():
+		l.phase().live.Ascend(func(sh *share) bool {
+			v.Count()
+			*left--
+			more = yield(wait{by: r, shared: shared, lock: l, owner: sh.owner, share: sh})
+			return more
+		})
+	}
+	if p := l.sets().reservation(shared, r.position()); more && p != nil {
+		more = yield(wait{by: r, shared: shared, lock: l, owner: p.set.session, part: p})
+	}
+	return more
 }
 
 func (m *Machine) viewCycle(path []wait) []WaitView {
 	var views []WaitView
 	for _, edge := range path {
 		m.visits.Count()
-		l := edge.waiter.lock
-		v := WaitView{Name: l.name(), Waiter: m.viewWaiter(edge.waiter)}
-		if edge.share != nil {
+		l := edge.lock
+		v := WaitView{Name: l.name(), Waiter: edge.by.view(m, edge.shared)}
+		switch {
+		case edge.part != nil:
+			v.Holder = request{set: edge.part.set}.view(m, edge.part.shared)
+		case edge.share != nil:
 			v.Holder = sharing{m}.viewShare(edge.share).OwnerView
-		} else {
+		default:
 			v.Holder = m.viewHolder(l)
 		}
 		if l.isElection() {
@@ -224,103 +316,4 @@ func (m *Machine) viewCycle(path []wait) []WaitView {
 		views = append(views, v)
 	}
 	return views
-}
-
-// deadlocks is a machine as far as it refuses requests whose wait would close a cycle. That is decided when the request
-// would be queued, by the cycles through its own wait. While each session waits for one lock at a time, no
-// other command closes one: a lock is granted to a session that has waited for it, and that waits no more.
-type deadlocks struct{ *Machine }
-
-// searched bounds the searches for deadlocks as maxWalked does those of queries.
-type searched struct {
-	each, all        int // MaxSearched, MaxAllSearched; smaller ones in tests
-	members, clients int // what searches for them have looked at in the present entry
-}
-
-// of returns the sum that the command being applied counts in.
-func (x deadlocks) of() *int {
-	if x.forClient {
-		return &x.searched.clients
-	}
-	return &x.searched.members
-}
-
-// mayWait refuses what may not be queued.
-func (x deadlocks) mayWait(w *waiter, c *wire.Lock) *wire.Reply {
-	if r := x.mayJoin(w); r != nil {
-		return r
-	}
-	if !c.RefuseDeadlock || x.levels.agreed < wire.LevelDeadlock {
-		return nil
-	}
-	path := x.closedBy(w)
-	if path == nil {
-		return nil
-	}
-	w.since = x.stamp()
-	r := x.reply(wire.Code_DEADLOCK)
-	r.Cycle = x.listed(path)
-	return r
-}
-
-// closedBy returns a shortest cycle that the wait would close; nil: there is none, or it was not found within the
-// bounds. A session that has nothing is in none.
-func (x deadlocks) closedBy(w *waiter) []wait {
-	s := w.session
-	if s.holds.Len+s.leads.Len+s.shares.Len == 0 {
-		return nil
-	}
-	sum := x.of()
-	most := min(x.searched.each, x.searched.all-*sum)
-	left := most
-	search := search{to: s, left: &left, visits: &x.visits, by: make(map[*session]wait), inUse: true}
-	path, whole := search.follow(w)
-	if path == nil && whole {
-		path, _ = search.run()
-	}
-	*sum += most - left
-	return path
-}
-
-// listed returns a cycle as an outcome has it, which is kept: as many of its first steps as it may have.
-func (x deadlocks) listed(path []wait) *wire.Cycle {
-	c := &wire.Cycle{Length: uint32(len(path))}
-	left := wire.MaxCycleBytes
-	for i := range path {
-		x.visits.Count()
-		v := x.viewCycle(path[i : i+1])[0]
-		step := &wire.Wait{Name: v.Name, Election: v.Space == wire.Space_ELECTION, Waiter: v.Waiter.wire(), Holder: v.Holder.wire()}
-		if left -= wire.WaitBytes(step); left < 0 {
-			break
-		}
-		c.Waits = append(c.Waits, step)
-	}
-	return c
-}
-
-func (v OwnerView) wire() *wire.LockOwner {
-	return &wire.LockOwner{
-		Session: v.Session[:], Name: v.Name, Member: v.Member, Client: v.Client, Handle: v.Handle, Label: v.Label,
-		Since: v.Since, Shared: v.Shared, Ttl: v.TTL, Remaining: v.Remaining, Renewed: v.Renewed,
-	}
-}
-
-// Cycle returns the listed steps of the cycle that a reply names.
-func Cycle(r *wire.Reply) (views []WaitView) {
-	for _, step := range r.GetCycle().GetWaits() {
-		v := WaitView{Name: step.GetName(), Waiter: ownerView(step.GetWaiter()), Holder: ownerView(step.GetHolder())}
-		if step.GetElection() {
-			v.Space = wire.Space_ELECTION
-		}
-		views = append(views, v)
-	}
-	return views
-}
-
-func ownerView(o *wire.LockOwner) OwnerView {
-	id, _ := wire.IDFrom(o.GetSession())
-	return OwnerView{
-		Session: id, Name: o.GetName(), Member: o.GetMember(), Client: o.GetClient(), Handle: o.GetHandle(), Label: o.GetLabel(),
-		Since: o.GetSince(), Shared: o.GetShared(), TTL: o.GetTtl(), Remaining: o.GetRemaining(), Renewed: o.GetRenewed(),
-	}
 }

@@ -95,6 +95,14 @@ func (m *Machine) dispatch(inc *incarnation, seq uint64, c *wire.Command) *wire.
 		if x := (sharing{m}); x.hasShared() {
 			return x.downgrade(op.Downgrade)
 		}
+	case *wire.Command_LockSet:
+		if x := (setting{m}); x.hasSets() {
+			return x.lock(inc, seq, op.LockSet)
+		}
+	case *wire.Command_UnlockSet:
+		if x := (setting{m}); x.hasSets() {
+			return x.unlock(op.UnlockSet)
+		}
 	case *wire.Command_Extend:
 		if x := (bounding{m}); x.hasMaxHold() {
 			return x.extend(op.Extend)

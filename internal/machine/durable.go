@@ -25,6 +25,9 @@ const (
 	semaphoreKind   = 'S' // + name                            SemaphoreState
 	shareKind       = 'h' // + name of a lock + NUL + number   ShareState
 	permitKind      = 'p' // + name + NUL + fence              PermitState
+	setKind         = 'g' // + fence                           SetState
+	setWaiterKind   = 'v' // + position                        SetWaiterState
+	passedKind      = 'q' // + position of a set that waits    PassedState
 	slotKind        = 'n' // + name of semaphore + NUL + number  SlotState
 	waiterKind      = 'w' // + key of lock, election or semaphore + NUL + position  WaiterState
 	entryKind       = 'k' // + key                             KeyState

@@ -59,11 +59,15 @@ func (m *Machine) release() {
 }
 
 // releaseOne releases the next thing that an ended session had: queue places by
-// position, locks, elections and permits by fence, shares by number, keys by name; last the session itself.
+// position, locks, elections and permits by fence, shares by number, sets by fence, keys by name; last the session itself.
 func (m *Machine) releaseOne(s *session) {
 	switch {
 	case s.waiters.First() != nil:
 		m.dismiss(s.waiters.First(), wire.Code_SESSION_EXPIRED)
+	case s.waitingSets.First() != nil:
+		first := s.waitingSets.First()
+		m.left -= len(first.parts) - 1
+		setting{m}.dismiss(first, wire.Code_SESSION_EXPIRED)
 	case s.holds.First() != nil:
 		m.releaseLock(s.holds.First(), s.delayUntil())
 	case s.leads.First() != nil:
@@ -72,6 +76,10 @@ func (m *Machine) releaseOne(s *session) {
 		m.endPermit(s.permits.First(), s.delayUntil())
 	case s.shares.First() != nil:
 		sharing{m}.endShare(s.shares.First(), s.delayUntil())
+	case s.sets.First() != nil:
+		first := s.sets.First()
+		m.left -= len(first.parts) - 1
+		setting{m}.release(first, s.delayUntil())
 	case s.locked() > 0:
 		key, _ := s.keys.Min()
 		m.endKey(key, s)
@@ -112,5 +120,5 @@ func (m *Machine) forget(inc *incarnation) {
 
 // idle reports that no ticket has obtained anything.
 func (a *acquisitions) idle() bool {
-	return a.waiters.Len()+a.holds.Len()+a.shares.Len()+a.permits.Len() == 0
+	return a.waiters.Len()+a.holds.Len()+a.shares.Len()+a.permits.Len()+a.sets.Len()+a.waitingSets.Len() == 0
 }

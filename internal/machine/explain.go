@@ -1,6 +1,10 @@
 package machine
 
-import "github.com/conclave-go/conclave/internal/wire"
+import (
+	"iter"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
 
 // Why a lock is not available: its owner, and the queue for it.
 
@@ -31,6 +35,8 @@ type OwnerView struct {
 	Label     string
 	Since     int64 // how long it has the lock or waits; -1: unknown
 	Shared    bool  `json:",omitempty"` // it has, or waits for, a share
+	Set       int   `json:",omitempty"` // names of the set that it has, or waits for; 0: the lock alone
+	Reserved  bool  `json:",omitempty"` // it waits, and the names of its set are reserved for it
 	TTL       int64 // 0: none
 	Remaining int64 // until the session expires unless renewed; 0 without TTL
 	EndsIn    int64 `json:",omitempty"` // of a holder: as in LockView
@@ -55,10 +61,14 @@ func (q ExplainQuery) Begin(m *Machine) func() any {
 		path, _ := l.owner.cycle(&left, &m.visits)
 		v.Cycle = m.viewCycle(path)
 	}
-	for w, n := l.head(), 0; w != nil && n < limited(q.Limit); w, n = w.inQueue.Next(), n+1 {
+	n := 0
+	for r, shared := range requests(l) {
+		if n++; n > limited(q.Limit) {
+			break
+		}
 		m.visits.Count()
-		if !w.session.dead() {
-			v.Queue = append(v.Queue, m.viewWaiter(w))
+		if !r.session().dead() {
+			v.Queue = append(v.Queue, r.view(m, shared))
 		}
 	}
 	return answered(v)
@@ -81,7 +91,42 @@ func (x sharing) cycleOf(l *lock, left *int) (views []WaitView) {
 }
 
 func (m *Machine) viewHolder(l *lock) OwnerView {
-	return m.viewOwner(l.owner, OwnerView{Handle: l.handle, Label: l.label(), Since: m.age(l.since), EndsIn: l.bound().left(m.now)})
+	return m.viewOwner(l.owner, OwnerView{
+		Handle: l.handle, Label: l.label(), Since: m.age(l.since), Set: l.set().len(), EndsIn: l.bound().left(m.now),
+	})
+}
+
+// requests iterates over what waits for a lock, by position, and whether it wants a share. The loop counts.
+func requests(l *lock) iter.Seq2[request, bool] {
+	return func(yield func(request, bool) bool) {
+		sets, w := l.sets().candidates(), l.head()
+		for more := true; more; {
+			before := uint64(0)
+			if w != nil {
+				before = w.position
+			}
+			switch p := sets.next(before); {
+			case p != nil:
+				more = yield(request{set: p.set}, p.shared)
+			case w != nil:
+				more = yield(request{waiter: w}, w.shared)
+				w = w.inQueue.Next()
+			default:
+				return
+			}
+		}
+	}
+}
+
+// view describes a request that waits for a lock, or for a share of it.
+func (r request) view(m *Machine, shared bool) OwnerView {
+	s := r.set
+	if s == nil {
+		return m.viewWaiter(r.waiter)
+	}
+	return m.viewOwner(s.session, OwnerView{
+		Handle: s.handle, Label: s.label, Since: m.age(s.since), Shared: shared, Set: len(s.parts), Reserved: s.reserves(),
+	})
 }
 
 func (m *Machine) viewWaiter(w *waiter) OwnerView {

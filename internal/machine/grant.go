@@ -25,7 +25,7 @@ func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
 // grantHead grants a lock that has become free to the first in its queue, or drops it.
 func (m *Machine) grantHead(l *lock) {
 	sharing{m}.serve(l)
-	if l.owner == nil {
+	if l.owner == nil || l.set() != nil {
 		m.dirty.drop(l.key)
 	}
 }
@@ -46,11 +46,17 @@ func (x sharing) disown(l *lock) {
 // serve grants to the head of the queue as long as the lock is free for it, and drops a lock
 // that is idle. One entry grants a portion of shares; more at least the first of each queue.
 func (x sharing) serve(l *lock) {
+	sets := l.sets().candidates()
 	for first := true; l.owner == nil && l.delayUntil == 0; {
 		w := l.head()
+		if sets != (candidates{}) {
+			if setting(x).grantWaiting(l, &sets, w); l.owner != nil {
+				return
+			}
+		}
 		switch {
 		case w == nil:
-			if !l.phase().held() {
+			if l.isIdle() {
 				x.space(l.isElection()).remove(l)
 			}
 			return
@@ -58,6 +64,8 @@ func (x sharing) serve(l *lock) {
 			return // one of an ended session waits for the next entries to release what that had
 		case x.dismissDead(w):
 			continue
+		case l.sets().reservation(w.shared, w.position) != nil:
+			return
 		case w.shared && !first && x.grants <= 0:
 			x.portions.Push(l)
 			return
@@ -65,13 +73,17 @@ func (x sharing) serve(l *lock) {
 		x.dequeue(w)
 		switch {
 		case x.fences+w.block() > maxFences:
-			x.settle(w, x.exhausted())
+			x.settle(w.ticket, x.exhausted())
 		case w.shared:
 			first = false
 			x.grants--
-			x.settle(w, x.caused(x.grantShare(l, w)))
+			r := x.caused(x.grantShare(l, w))
+			x.shareGranted(l, w, r)
+			x.settle(w.ticket, r)
 		default:
-			x.settle(w, x.caused(x.grant(l, w)))
+			r := x.caused(x.grant(l, w))
+			setting(x).granted(l, w, nil)
+			x.settle(w.ticket, r)
 		}
 	}
 }

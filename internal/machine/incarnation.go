@@ -114,7 +114,7 @@ func (m *Machine) renewed(inc *incarnation) {
 // would outlive it go first: nothing may be granted to a process that ends in the
 // same entry.
 func (m *Machine) drop(inc *incarnation, why fact.Cause) {
-	m.dirty.expect(inc.count + inc.waiters.Len())
+	m.dirty.expect(inc.count + inc.waiters.Len() + inc.waitingSets.Len())
 	m.ended = slices.Grow(m.ended, inc.count)
 	var shortened shortened
 	m.dropPlaces(inc, &shortened)
@@ -155,17 +155,32 @@ func (m *Machine) drop(inc *incarnation, why fact.Cause) {
 // dropPlaces removes the incarnation's queue places, except those under sessions of
 // its own with a TTL, which end with it.
 func (m *Machine) dropPlaces(inc *incarnation, shortened *shortened) {
-	var places []*waiter
+	var places []request
+	outlives := func(s *session) bool { return !s.dead() && (s.incarnation != inc || s.ttl == 0) }
 	inc.waiters.Ascend(func(w *waiter) bool {
-		if !w.session.dead() && (w.session.incarnation != inc || w.session.ttl == 0) {
-			places = append(places, w)
+		if outlives(w.session) {
+			places = append(places, request{waiter: w})
 		}
 		return true
 	})
-	slices.SortFunc(places, byPosition)
-	for _, w := range places {
-		m.dequeue(w)
-		m.settle(w, m.reply(wire.Code_WITHDRAWN))
-		shortened.by(w)
+	inc.waitingSets.Ascend(func(s *set) bool {
+		if outlives(s.session) {
+			places = append(places, request{set: s})
+		}
+		return true
+	})
+	slices.SortFunc(places, func(a, b request) int { return cmp.Compare(a.position(), b.position()) })
+	for _, p := range places {
+		if w := p.waiter; w != nil {
+			m.dequeue(w)
+			m.settle(w.ticket, m.reply(wire.Code_WITHDRAWN))
+			shortened.by(w)
+			continue
+		}
+		if s := p.set; s.reserves() {
+			shortened.bySet(s)
+		}
+		setting{m}.leave(p.set)
+		m.settle(p.set.ticket, m.reply(wire.Code_WITHDRAWN))
 	}
 }

@@ -12,13 +12,13 @@ import (
 // nothing, whatever its bytes, and no time is stored.
 
 // checkLabel returns nil or the refusal of a handle's label.
-func (m *Machine) checkLabel(c *wire.Lock) *wire.Reply {
+func (m *Machine) checkLabel(label []byte) *wire.Reply {
 	switch {
-	case len(c.Label) == 0 || m.levels.agreed < wire.LevelLabel:
+	case len(label) == 0 || m.levels.agreed < wire.LevelLabel:
 		return nil
-	case len(c.Label) > MaxLabel:
+	case len(label) > MaxLabel:
 		return m.refuse(wire.Code_TOO_LARGE, "the label is too long: at most 128 bytes")
-	case !validLabel(string(c.Label)):
+	case !validLabel(string(label)):
 		return m.refuse(wire.Code_INVALID, "the label is not UTF-8, or contains a NUL byte")
 	}
 	return nil
@@ -46,8 +46,11 @@ func (m *Machine) stamp() int64 {
 
 // label is that of the owner.
 func (l *lock) label() string {
-	if l.extra == nil {
+	switch {
+	case l.extra == nil:
 		return ""
+	case l.extra.set != nil:
+		return l.extra.set.label
 	}
 	return l.extra.label
 }

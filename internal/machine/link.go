@@ -18,7 +18,7 @@ func (ld *loader) link() error {
 	}
 	for _, join := range []func() error{
 		ld.linkIncarnations, ld.linkChecks, ld.linkSessions, ld.linkLocks, ld.linkSlots, ld.linkPermits, ld.linkShares,
-		ld.linkWaiters, ld.linkQueues, ld.checkSemaphores, ld.linkKeys, ld.linkOutcomes,
+		ld.linkSets, ld.linkWaiters, ld.linkSetWaiters, ld.linkQueues, ld.checkSetWaiters, ld.checkSemaphores, ld.linkKeys, ld.linkOutcomes,
 	} {
 		if err := join(); err != nil {
 			return err

@@ -195,7 +195,7 @@ func (ld *loader) linkWaiter(p pending[waiter, *wire.WaiterState], last uint64) 
 	case w.lock != nil:
 	case p.at[0] == semaphoreKind:
 		w.semaphore = m.semaphores.byName[p.at[1:]]
-	case p.at[0] == lockKind && w.shared: // see linkQueues
+	case p.at[0] == lockKind && len(p.at) > 1: // see linkQueues
 		w.lock = ld.freeLock(p.at)
 	}
 	if w.ticket, err = ld.ticket(p.state.Incarnation, p.state.Seq); err != nil {

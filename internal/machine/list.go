@@ -11,6 +11,8 @@ type (
 	permitsOfSession struct{}
 	waitersInQueue   struct{}
 	waitersOfSession struct{}
+	setsOfSession    struct{}
+	partsOfLock      struct{}
 	sharesOfSession  struct{}
 
 	lingeringOfPhase struct{}
@@ -24,4 +26,6 @@ func (permitsOfSession) Of(p *permit) *ordered.Link[permit]        { return &p.i
 func (waitersInQueue) Of(w *waiter) *ordered.Link[waiter]          { return &w.inQueue }
 func (sharesOfSession) Of(s *share) *ordered.Link[share]           { return &s.inSession }
 func (lingeringOfPhase) Of(s *share) *ordered.Link[share]          { return &s.inPhase }
+func (setsOfSession) Of(s *set) *ordered.Link[set]                 { return &s.inSession }
+func (partsOfLock) Of(p *part) *ordered.Link[part]                 { return &p.inLock }
 func (waitersOfSession) Of(w *waiter) *ordered.Link[waiter]        { return &w.inSession }

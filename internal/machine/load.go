@@ -59,8 +59,12 @@ type loader struct {
 	permits  []pending[permit, *wire.PermitState]
 	shares   []pending[share, *wire.ShareState]
 	slots    []*slots.Former
+	sets     []pending[set, *wire.SetState]
 	waiters  []pending[waiter, *wire.WaiterState]
 	tickets  []pending[wire.Ticket, *wire.Reply]
+
+	setWaiters []pending[set, *wire.SetWaiterState]
+	passings   map[uint64]uint32 // by position: times that a set that waits was passed over
 }
 
 // pending is an object read, and the record from which it is linked.
@@ -118,6 +122,12 @@ func (ld *loader) pair(key string, value []byte) error {
 		return ld.permit(rest, value)
 	case shareKind:
 		return ld.share(rest, value)
+	case setKind:
+		return ld.set(rest, value)
+	case setWaiterKind:
+		return ld.setWaiter(rest, value)
+	case passedKind:
+		return ld.passed(rest, value)
 	case slotKind:
 		return ld.slot(rest, value)
 	case waiterKind:

@@ -51,7 +51,6 @@ func TestLoad_RefusesEachViolationOfShares(t *testing.T) {
 		{"a share with the fence of a lock", "hz\x00" + be(1), soundShare(&wire.ShareState{Holds: 1, Fence: 1})},
 		{"a share with the fence of permits", "hz\x00" + be(3), soundShare(&wire.ShareState{Holds: 1, Fence: 3})},
 		{"a phase with the fence of permits", "hz\x00" + be(12), soundShare(&wire.ShareState{Holds: 1, Fence: 3})},
-		{"a phase with the fence of another", "hz\x00" + be(12), soundShare(&wire.ShareState{Holds: 1, Fence: 9})},
 		{"a phase with the number of a share of another", "hz\x00" + be(12), soundShare(&wire.ShareState{Holds: 1, Fence: 10})},
 		{"a share with half a ticket", "hr\x00" + be(12), soundShare(&wire.ShareState{Holds: 1, Seq: 5})},
 		{"a share with the ticket of another", "hr\x00" + be(12), soundShare(&wire.ShareState{Holds: 1, Incarnation: []byte(soundInc), Seq: 9})},

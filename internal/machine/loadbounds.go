@@ -11,6 +11,12 @@ const (
 	cycleOfReply    = 19
 	waitsOfCycle    = 2 // Cycle
 	slotsOfPermit   = 7 // PermitState
+	setOfReply      = 20
+	fencesOfSet     = 1 // SetReply
+	takenOfSet      = 3
+	namesOfSet      = 3 // SetState, SetWaiterState
+	sharedOfSet     = 4
+	phasesOfSet     = 5 // SetState
 )
 
 // bounded reports whether a record has no more elements in its repeated fields than the
@@ -22,9 +28,13 @@ func bounded(kind byte, record []byte) bool {
 		return wire.Occurrences(record, checksOfSession) <= MaxSessionChecks
 	case ticketKind:
 		return wire.Occurrences(record, keysOfReply) <= MaxOps && wire.Occurrences(record, checksOfReply) <= MaxSessionChecks &&
-			wire.Occurrences(record, slotsOfReply) <= MaxSlots && wire.OccurrencesWithin(record, cycleOfReply, waitsOfCycle) <= wire.MaxWaits
+			wire.Occurrences(record, slotsOfReply) <= MaxSlots && wire.OccurrencesWithin(record, cycleOfReply, waitsOfCycle) <= wire.MaxWaits &&
+			wire.OccurrencesWithin(record, setOfReply, fencesOfSet) <= MaxSet && wire.OccurrencesWithin(record, setOfReply, takenOfSet) <= MaxSet
 	case permitKind:
 		return wire.Occurrences(record, slotsOfPermit) <= MaxSlots
+	case setKind, setWaiterKind:
+		return wire.Occurrences(record, namesOfSet)+wire.Occurrences(record, sharedOfSet) <= MaxSet &&
+			(kind == setWaiterKind || wire.Occurrences(record, phasesOfSet) <= MaxSet)
 	}
 	return true
 }

@@ -64,8 +64,7 @@ func (ld *loader) linkShares() error {
 		if l := p.of.lock; p.of.owner != nil {
 			if by, taken := drawn[l.phase().fence]; taken && by != l {
 				return fmt.Errorf("share of %q: %w", p.at, errFence)
-			}
-			drawn[l.phase().fence] = l
+			} // a phase of another lock may have it, as that of a set that began both
 		}
 	}
 	return nil
@@ -114,14 +113,15 @@ func (ld *loader) linkShare(p pending[share, *wire.ShareState], drawn map[uint64
 }
 
 // linkQueues checks that each waiter at the head of a queue has to wait: for an owner, for a
-// lock-delay, for shares if it wants the lock for itself, or, if it does not, for the next entry.
+// lock-delay, for a set that the lock is reserved for, for shares if it wants the lock for itself, or, if it does not, for
+// the next entry.
 func (ld *loader) linkQueues() error {
 	for name, l := range ld.m.locks.byName { // order: that of the heap is by position, whatever it is
 		switch head := l.head(); {
 		case l.owner != nil, l.delayUntil != 0, head == nil:
-		case head.shared:
+		case l.isDue():
 			ld.m.portions.Push(l)
-		case !l.phase().held():
+		case !head.shared && l.sets().reservation(false, head.position) == nil && !l.phase().held():
 			return fmt.Errorf("lock %q: %w", name, errRange)
 		}
 	}

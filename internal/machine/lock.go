@@ -33,7 +33,11 @@ type extra struct {
 	leader *fact.Leader // of an election that is held
 	label  string       // of the owner
 	shared *phase
-	end    *bound // of the hold; nil: it does not end in time
+	end    *bound       // of the hold; nil: it does not end in time
+	set    *set         // that the hold is of; nil: of the lock alone
+	sets   *waitingSets // nil: none waits for the lock
+
+	shortened bool // see shortened
 }
 
 func (l *lock) name() string { return l.key[1:] }
@@ -41,12 +45,14 @@ func (l *lock) name() string { return l.key[1:] }
 func (l *lock) isElection() bool { return l.key[0] == electionKind }
 
 func (l *lock) ownedBy(s *session, handle uint64) bool {
-	return l.owner == s && l.handle == handle && !l.unclaimed()
+	return l.owner == s && l.handle == handle && l.set() == nil && !l.unclaimed()
 }
 
-// unclaimed reports that the lock is held by an attached session, no handle of which has
+// unclaimed reports that the lock is held alone by an attached session, no handle of which has
 // locked it yet.
-func (l *lock) unclaimed() bool { return l.owner != nil && l.owner.claimable(l.fence) }
+func (l *lock) unclaimed() bool {
+	return l.owner != nil && l.owner.claimable(l.fence) && l.set() == nil
+}
 
 func (l *lock) more() *extra {
 	if l.extra == nil {
@@ -68,6 +74,36 @@ func (l *lock) waiters() int {
 		return 0
 	}
 	return l.extra.queue.Len
+}
+
+// waitingNames counts the waiters for the lock, and the names of the sets that wait for it.
+func (l *lock) waitingNames() int {
+	n := l.waiters()
+	if ws := l.sets(); ws != nil {
+		n += ws.names
+	}
+	return n
+}
+
+// set returns the set that holds the lock exclusively, or nil.
+func (l *lock) set() *set {
+	if l.extra == nil {
+		return nil
+	}
+	return l.extra.set
+}
+
+// sets returns the sets that wait for the lock, or nil.
+func (l *lock) sets() *waitingSets {
+	if l.extra == nil {
+		return nil
+	}
+	return l.extra.sets
+}
+
+// isIdle reports that there is no reason for the lock to exist.
+func (l *lock) isIdle() bool {
+	return l.owner == nil && l.delayUntil == 0 && l.head() == nil && !l.phase().held() && l.sets().len() == 0
 }
 
 func (l *lock) leader() *fact.Leader {
@@ -105,7 +141,7 @@ func (m *Machine) space(election bool) *space {
 }
 
 func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
-	if r := cmp.Or(m.checkName(c.Name), m.checkCandidate(c), m.checkLabel(c), bounding{m}.check(c.MaxHold, !c.Election && !c.Lingering)); r != nil {
+	if r := cmp.Or(m.checkName(c.Name), m.checkCandidate(c), m.checkLabel(c.Label), bounding{m}.check(c.MaxHold, !c.Election && !c.Lingering)); r != nil {
 		return r
 	}
 	s, refusal := m.live(c.Session)
@@ -113,6 +149,9 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 		return refusal
 	}
 	l := m.lockNow(c.Election, c.Name)
+	if s.attached != 0 && l != nil {
+		l = setting{m}.disclaimSets(l, s, c.Shared)
+	}
 	mine := l != nil && l.ownedBy(s, c.Handle)
 	w := &waiter{
 		lock: l, session: s, handle: c.Handle, value: c.Value, lingering: m.mayLinger(c), label: m.labelOf(c), ticket: ticket{inc, seq},
@@ -135,7 +174,7 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 		}
 		w.lock = l
 	}
-	if l == nil || c.Wait {
+	if l == nil || c.Wait || l.isFree() {
 		return m.newPlace(w, c)
 	}
 	return sharing{m}.refuseLock(w)
@@ -149,6 +188,8 @@ func (m *Machine) lockNow(election bool, name string) *lock {
 		return nil
 	}
 	switch w := l.head(); {
+	case l.owner != nil && l.owner.dead() && l.set() != nil:
+		setting{m}.release(l.set(), l.owner.delayUntil())
 	case l.owner != nil && l.owner.dead():
 		m.releaseLock(l, l.owner.delayUntil())
 	case l.owner == nil && w != nil && w.session.dead():
@@ -173,13 +214,20 @@ func (m *Machine) locked(by *wire.Holder) *wire.Reply {
 	return r
 }
 
-// newPlace grants a lock that does not exist, or queues for one that does.
+// isFree reports whether a request that is not queued is granted the lock exclusively: only sets wait for it, and it is
+// not reserved for one.
+func (l *lock) isFree() bool {
+	return l.owner == nil && l.delayUntil == 0 && l.head() == nil && !l.phase().held() && l.sets().reservation(false, 0) == nil
+}
+
+// newPlace grants a lock that is free, or queues for one that is not.
 func (m *Machine) newPlace(w *waiter, c *wire.Lock) *wire.Reply {
 	if r := m.mayHaveMore(w.session); r != nil {
 		return r
 	}
-	if w.lock != nil {
-		if r := (deadlocks{m}).mayWait(w, c); r != nil {
+	l := w.lock
+	if l != nil && !l.isFree() {
+		if r := cmp.Or(m.mayJoin(w), deadlocks{m}.mayWait(request{waiter: w}, c.RefuseDeadlock)); r != nil {
 			return r
 		}
 		return m.enqueue(w)
@@ -187,9 +235,13 @@ func (m *Machine) newPlace(w *waiter, c *wire.Lock) *wire.Reply {
 	if m.fences+w.block() > maxFences {
 		return m.exhausted()
 	}
-	l := &lock{key: lockKey(c.Election, c.Name)}
-	m.space(c.Election).add(l)
-	return m.grant(l, w)
+	if l == nil {
+		l = &lock{key: lockKey(c.Election, c.Name)}
+		m.space(c.Election).add(l)
+	}
+	r := m.grant(l, w)
+	setting{m}.granted(l, w, nil)
+	return r
 }
 
 func (m *Machine) unlock(c *wire.Unlock) *wire.Reply {
@@ -266,8 +318,11 @@ func (l *lock) over(m *Machine) {
 
 // bound returns the end of the present hold; nil: it has none.
 func (l *lock) bound() *bound {
-	if l.extra == nil {
+	switch {
+	case l.extra == nil:
 		return nil
+	case l.extra.set != nil:
+		return l.extra.set.end
 	}
 	return l.extra.end
 }

@@ -42,6 +42,7 @@ type Machine struct {
 	candidates   int // bytes of the values of leaders and candidates
 	labels       int // bytes of the labels of owners and waiters
 	semaphores   semaphores
+	sets         sets
 	waiting      int // in all queues
 	shares       int // of all locks, live and delayed
 	resized      int // semaphores that Resize has set a limit of
@@ -98,6 +99,7 @@ func New() *Machine {
 	m.freeSessions = btree.NewFreeListG[*session](btree.DefaultFreeListSize)
 	m.locks, m.elections = newSpace(v), newSpace(v)
 	m.semaphores = newSemaphores(v, &m.dirty)
+	m.sets.byFence = make(map[uint64]*set)
 	m.keys = newKeys()
 	m.checks = ordered.NewTree(v, byMember)
 	m.checkups = ordered.NewHeap(v, byExpiry, func(c *check) *int { return &c.at })

@@ -19,7 +19,7 @@ type bound struct {
 	at        int   // position in Machine.bounds
 }
 
-// endable is a hold: of a lock, a share or permits.
+// endable is a hold: of a lock, a share, a set or permits.
 type endable interface {
 	place() place
 	bound() *bound // nil: it does not end in time
@@ -50,8 +50,18 @@ func (b *bound) owner() *session {
 		return of.owner
 	case *permit:
 		return of.owner
+	case *set:
+		return of.session
 	}
 	return nil
+}
+
+// names is how many names the hold is of.
+func (b *bound) names() int {
+	if s, ok := b.of.(*set); ok {
+		return len(s.parts)
+	}
+	return 1
 }
 
 func (b *bound) state() (ends, requested int64) {
@@ -151,7 +161,7 @@ func (b *bound) left(now int64) int64 {
 // the rest has passed.
 func (x bounding) end() {
 	for b := x.bounds.First(); b != nil && b.ends <= x.now && x.left > 0; b = x.bounds.First() {
-		x.left--
+		x.left -= b.names()
 		until := after(x.now, b.owner().lockDelay)
 		if b.owner().dead() {
 			until = b.owner().delayUntil()
@@ -172,7 +182,11 @@ func (x bounding) renewal() *wire.Reply {
 // extend moves the end of a hold.
 func (x bounding) extend(c *wire.Extend) *wire.Reply {
 	possible := c.Space == wire.Space_LOCK || c.Space == wire.Space_SEMAPHORE
-	if r := cmp.Or(x.checkName(c.Name), x.check(c.MaxHold, possible)); r != nil {
+	name := x.checkName(c.Name)
+	if c.Set {
+		name, possible = nil, true
+	}
+	if r := cmp.Or(name, x.check(c.MaxHold, possible)); r != nil {
 		return r
 	}
 	s, refusal := x.live(c.Session)
@@ -196,6 +210,15 @@ func (x bounding) extend(c *wire.Extend) *wire.Reply {
 
 // holdOf returns what an Extend names, with the reply that states it; or nil, with the refusal.
 func (x bounding) holdOf(s *session, c *wire.Extend) (endable, *wire.Reply) {
+	if c.Set {
+		set := x.sets.of(s, c.Fence)
+		if set == nil {
+			return nil, x.reply(wire.Code_NOT_HELD)
+		}
+		r := x.reply(wire.Code_OK)
+		r.Fence, r.Holds = set.fence, 1
+		return set, r
+	}
 	if c.Space == wire.Space_SEMAPHORE {
 		p := x.semaphores.permitOf(s, c.Name, c.Fence)
 		if p == nil {

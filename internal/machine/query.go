@@ -261,11 +261,12 @@ func (m *Machine) Counts() Counts {
 const (
 	sessionSize = 64
 	heldSize    = 56 // a lock, an election, a share or a semaphore, without its value and label
+	setSize     = 64 // a set, without its names and label
 )
 
 // Size returns the approximate size of the state in bytes, as a snapshot carries it. It
 // costs nothing.
 func (m *Machine) Size() uint64 {
 	held := len(m.locks.byName) + len(m.elections.byName) + len(m.semaphores.byName) + m.shares
-	return uint64(m.keys.bytes + m.candidates + m.labels + m.semaphores.numbers.Bytes() + len(m.sessions)*sessionSize + held*heldSize)
+	return uint64(m.keys.bytes + m.candidates + m.labels + m.sets.bytes + m.semaphores.numbers.Bytes() + len(m.sessions)*sessionSize + held*heldSize)
 }

@@ -189,6 +189,7 @@ func TestQuery_LoopsCount(t *testing.T) {
 		"anyOf":        "likewise",
 		"EncodeAnswer": "likewise",
 		"page":         "of keys: likewise",
+		"requests":     "its caller counts",
 	}
 	files, err := filepath.Glob("query*.go")
 	if err != nil || len(files) < 4 {

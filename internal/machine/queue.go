@@ -28,6 +28,26 @@ type waiter struct {
 	inSession ordered.Link[waiter]
 }
 
+// request is what waits for locks or permits, or is about to: a waiter or a set.
+type request struct {
+	waiter *waiter
+	set    *set // nil: the waiter
+}
+
+func (r request) position() uint64 {
+	if r.set != nil {
+		return r.set.position
+	}
+	return r.waiter.position
+}
+
+func (r request) session() *session {
+	if r.set != nil {
+		return r.set.session
+	}
+	return r.waiter.session
+}
+
 func byPosition(a, b *waiter) int { return cmp.Compare(a.position, b.position) }
 
 // granted is the ticket by which a grant to w is found: that of a request that was
@@ -71,10 +91,10 @@ func (w *waiter) holder() *wire.Holder {
 // too many.
 func (m *Machine) mayJoin(w *waiter) *wire.Reply {
 	switch {
-	case w.queue().Len >= MaxWaiters:
+	case w.queue().Len >= MaxWaiters, w.lock != nil && w.lock.waitingNames() >= MaxWaiters:
 		return m.refuse(wire.Code_BUSY, "the queue is full (16384 waiters)")
-	case w.ticket.by.waiters.Len() >= MaxQueued:
-		return m.refuse(wire.Code_BUSY, "the process waits in too many places (16384); wait for fewer at a time")
+	case w.ticket.by.places() >= MaxQueued:
+		return m.refuse(wire.Code_BUSY, waitsTooMuch)
 	}
 	return nil
 }
@@ -155,9 +175,22 @@ func (s *shortened) by(w *waiter) {
 			w.semaphore.shortened = true
 			s.semaphores = append(s.semaphores, w.semaphore)
 		}
-	} else if p := w.lock.phase(); p != nil && !p.shortened {
-		p.shortened = true
-		s.locks = append(s.locks, w.lock)
+	} else if w.lock.phase() != nil || w.lock.sets() != nil {
+		s.add(w.lock)
+	}
+}
+
+// bySet is by for a set that was removed, and had its names reserved.
+func (s *shortened) bySet(of *set) {
+	for i := range of.parts {
+		s.add(of.parts[i].lock)
+	}
+}
+
+func (s *shortened) add(l *lock) {
+	if more := l.more(); !more.shortened {
+		more.shortened = true
+		s.locks = append(s.locks, l)
 	}
 }
 
@@ -167,7 +200,7 @@ func (m *Machine) serveAll(shortened shortened) {
 		m.serve(s)
 	}
 	for _, l := range shortened.locks {
-		l.phase().shortened = false
+		l.extra.shortened = false
 		if m.locks.byName[l.name()] == l {
 			sharing{m}.serve(l)
 		}
@@ -177,10 +210,10 @@ func (m *Machine) serveAll(shortened shortened) {
 // dismiss removes one waiter from its queue, with code as its last outcome.
 func (m *Machine) dismiss(w *waiter, code wire.Code) {
 	m.dequeue(w)
-	m.settle(w, m.reply(code))
+	m.settle(w.ticket, m.reply(code))
 	if w.semaphore != nil {
 		m.serve(w.semaphore)
-	} else if w.lock.phase() != nil {
+	} else if w.lock.phase() != nil || w.lock.sets() != nil {
 		sharing{m}.serve(w.lock)
 	}
 }
@@ -193,6 +226,6 @@ func (m *Machine) dismissDead(w *waiter) bool {
 	}
 	m.left--
 	m.dequeue(w)
-	m.settle(w, m.reply(wire.Code_SESSION_EXPIRED))
+	m.settle(w.ticket, m.reply(wire.Code_SESSION_EXPIRED))
 	return true
 }

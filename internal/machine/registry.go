@@ -23,6 +23,7 @@ type registry struct {
 	freeHolds   *btree.FreeListG[*lock]
 	freeShares  *btree.FreeListG[*share]
 	freePermits *btree.FreeListG[*permit]
+	freeSets    *btree.FreeListG[*set]
 }
 
 func newRegistry(v *ordered.Visits) registry {
@@ -34,6 +35,7 @@ func newRegistry(v *ordered.Visits) registry {
 		freeHolds:   btree.NewFreeListG[*lock](btree.DefaultFreeListSize),
 		freeShares:  btree.NewFreeListG[*share](btree.DefaultFreeListSize),
 		freePermits: btree.NewFreeListG[*permit](btree.DefaultFreeListSize),
+		freeSets:    btree.NewFreeListG[*set](btree.DefaultFreeListSize),
 	}
 }
 

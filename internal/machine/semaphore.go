@@ -204,9 +204,9 @@ func (m *Machine) serve(s *semaphore) {
 		}
 		m.dequeue(w)
 		if m.fences < maxFences {
-			m.settle(w, m.caused(m.grantPermits(w, m.semaphores.takeNumbers(w, m.levels.agreed))))
+			m.settle(w.ticket, m.caused(m.grantPermits(w, m.semaphores.takeNumbers(w, m.levels.agreed))))
 		} else {
-			m.settle(w, m.exhausted())
+			m.settle(w.ticket, m.exhausted())
 		}
 	}
 	if s.idle() && !s.resized && m.semaphores.byName[s.name()] == s {
@@ -242,7 +242,7 @@ func (m *Machine) resize(c *wire.Resize) *wire.Reply {
 			continue
 		}
 		m.dequeue(w)
-		m.settle(w, m.mismatch(c.Limit))
+		m.settle(w.ticket, m.mismatch(c.Limit))
 	}
 	m.serve(s)
 	return m.reply(wire.Code_OK)

@@ -44,9 +44,15 @@ type session struct {
 	claims   *btree.BTreeG[*permit]                 // the permits by what claims them; nil: none, or a session with a TTL
 	shares   ordered.List[share, sharesOfSession]   // by number
 	waiters  ordered.List[waiter, waitersOfSession] // by position
+	sets     ordered.List[set, setsOfSession]       // that are held, by fence
+	inSets   int                                    // names of those
 	keys     *btree.BTreeG[string]                  // locked by the session; nil: none
 
 	shareClaims *btree.BTreeG[*share] // as claims
+
+	waitingSets   ordered.List[set, setsOfSession] // by position
+	inWaitingSets int                              // names of those
+	reserving     int                              // those of them whose names are reserved
 }
 
 // never is the class of the sessions that never expire.
@@ -79,16 +85,19 @@ func (s *session) class() int64 {
 
 // mayHaveMore refuses a session that holds and awaits too many.
 func (m *Machine) mayHaveMore(s *session) *wire.Reply {
-	if s.held()+s.waiters.Len >= MaxPlaces {
+	if s.held()+s.awaited() >= MaxPlaces {
 		return m.refuse(wire.Code_BUSY, "the session holds and awaits too many; release some")
 	}
 	return nil
 }
 
-// held counts what the session holds: locks, elections, shares, acquisitions of permits, and keys.
+// held counts what the session holds: locks, those of sets too, elections, shares, acquisitions of permits, and keys.
 func (s *session) held() int {
-	return s.holds.Len + s.leads.Len + s.shares.Len + s.permits.Len + s.locked()
+	return s.holds.Len + s.inSets + s.leads.Len + s.shares.Len + s.permits.Len + s.locked()
 }
+
+// awaited counts the queue places of the session.
+func (s *session) awaited() int { return s.waiters.Len + s.inWaitingSets }
 
 // byCreation orders sessions; several may have been created by one entry.
 func byCreation(a, b *session) int {

@@ -29,7 +29,7 @@ type share struct {
 	since      int64  // group time of the grant
 	label      string
 	delayUntil int64
-	end        *bound // nil: it does not end in time
+	end        *bound // nil: it does not end in time; of a share of a set that of the set, which may have no time
 
 	inSession ordered.Link[share]
 	inPhase   ordered.Link[share] // among those that linger
@@ -44,16 +44,32 @@ type phase struct {
 	delayUntil int64 // the last end of the delayed ones
 	waiting    int   // of the queue: those for a share
 	at         int   // position in Machine.portions; 0: it is not there
-	shortened  bool  // see shortened
 
 	recalled recalled
 }
 
 func byNumber(a, b *share) int { return cmp.Compare(a.number, b.number) }
 
-// byClaimOfLock orders the shares of a session by what a request must name in order to claim them.
+// byClaimOfLock orders the shares of a session by what a request must name in order to claim them: those of the lock alone
+// first.
 func byClaimOfLock(a, b *share) int {
-	return cmp.Or(cmp.Compare(a.lock.key, b.lock.key), cmp.Compare(a.number, b.number))
+	return cmp.Or(cmp.Compare(a.lock.key, b.lock.key), cmp.Compare(a.ofSet(), b.ofSet()), cmp.Compare(a.number, b.number))
+}
+
+func (sh *share) ofSet() int {
+	if sh.set() != nil {
+		return 1
+	}
+	return 0
+}
+
+// set returns the set that the share is of; nil: it is of the lock alone.
+func (sh *share) set() *set {
+	if sh.end == nil {
+		return nil
+	}
+	s, _ := sh.end.of.(*set)
+	return s
 }
 
 // phase returns what the lock has of shared holds; nil: it has none.
@@ -78,6 +94,15 @@ func (p *phase) requests() int {
 	return p.live.Len() + p.delayed + p.waiting
 }
 
+// shareRequests counts the shares, the waiters for one, and the sets that wait for one.
+func (l *lock) shareRequests() int {
+	n := l.phase().requests()
+	if ws := l.sets(); ws != nil {
+		n += ws.shared.Len
+	}
+	return n
+}
+
 // first returns the oldest live share, or nil.
 func (p *phase) first() *share {
 	if p == nil {
@@ -92,7 +117,7 @@ func (p *phase) find(s *session, number uint64) *share {
 	if p == nil {
 		return nil
 	}
-	if sh, ok := p.live.Get(&share{number: number}); ok && sh.owner == s && !sh.unclaimed() {
+	if sh, ok := p.live.Get(&share{number: number}); ok && sh.owner == s && sh.set() == nil && !sh.unclaimed() {
 		return sh
 	}
 	return nil
@@ -108,25 +133,44 @@ func (l *lock) exclusives() int {
 
 // isDue reports that waiters for shares could be granted, and the next entry has to do that.
 func (l *lock) isDue() bool {
-	return l.owner == nil && l.delayUntil == 0 && l.head() != nil && l.head().shared
+	w := l.head()
+	return l.owner == nil && l.delayUntil == 0 && w != nil && w.shared && l.sets().reservation(true, w.position) == nil
 }
 
 // unclaimed reports that the share is held by an attached session, no handle of which has
 // claimed it yet.
 func (sh *share) unclaimed() bool { return sh.owner != nil && sh.owner.claimable(sh.number) }
 
-// unclaimedShare returns the session's oldest unclaimed share of the lock, or nil.
+// unclaimedShare returns the session's oldest unclaimed share of the lock alone, or nil.
 func (s *session) unclaimedShare(l *lock) (oldest *share) {
-	if s.attached == 0 || s.shareClaims == nil {
-		return nil
-	}
-	s.shareClaims.AscendGreaterOrEqual(&share{lock: l}, func(sh *share) bool {
-		if sh.lock == l && sh.unclaimed() {
+	s.unclaimedShares(l, false, func(sh *share) bool { oldest = sh; return false })
+	return oldest
+}
+
+// unclaimedOf returns the session's oldest unclaimed share of the lock, alone or of a set; or nil.
+func (s *session) unclaimedOf(l *lock) (oldest *share) {
+	oldest = s.unclaimedShare(l)
+	s.unclaimedShares(l, true, func(sh *share) bool {
+		if oldest == nil || sh.number < oldest.number {
 			oldest = sh
 		}
 		return false
 	})
 	return oldest
+}
+
+// unclaimedShares yields the session's unclaimed shares of the lock, alone or of sets, by number.
+func (s *session) unclaimedShares(l *lock, ofSets bool, yield func(*share) bool) {
+	if s.attached == 0 || s.shareClaims == nil {
+		return
+	}
+	pivot := &share{lock: l}
+	if ofSets {
+		pivot.end = &bound{of: new(set)}
+	}
+	s.shareClaims.AscendGreaterOrEqual(pivot, func(sh *share) bool {
+		return sh.lock == l && (sh.set() != nil) == ofSets && sh.unclaimed() && yield(sh)
+	})
 }
 
 // holder describes the owner of the share; nil: it has ended.
@@ -155,6 +199,14 @@ func (sh *share) over(m *Machine) {
 func (p *phase) delay(sh *share) {
 	p.delayed++
 	p.delayUntil = max(p.delayUntil, sh.delayUntil)
+}
+
+// ending returns the end in time of the hold; nil: it has none.
+func (sh *share) ending() *bound {
+	if s := sh.set(); s != nil {
+		return s.end
+	}
+	return sh.end
 }
 
 func (sh *share) key() string { return numbered(shareKind, sh.lock.name(), sh.number) }

@@ -1,6 +1,10 @@
 package machine
 
 import (
+	"cmp"
+
+	"github.com/google/btree"
+
 	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -50,14 +54,14 @@ func (x sharing) request(w *waiter, c *wire.Lock) *wire.Reply {
 	if r := x.mayHaveMore(s); r != nil {
 		return r
 	}
-	free := l == nil || l.owner == nil && l.delayUntil == 0 && l.exclusives() == 0
+	free := l == nil || l.owner == nil && l.delayUntil == 0 && l.exclusives() == 0 && l.sets().reservation(true, 0) == nil
 	switch {
 	case !free && !c.Wait:
 		return x.refuseShare(w)
-	case l != nil && l.phase().requests() >= MaxShares:
+	case l != nil && l.shareRequests() >= MaxShares:
 		return x.refuse(wire.Code_BUSY, "the lock is held or awaited shared by too many (16384)")
 	case !free:
-		if r := deadlocks(x).mayWait(w, c); r != nil {
+		if r := cmp.Or(x.mayJoin(w), deadlocks(x).mayWait(request{waiter: w}, c.RefuseDeadlock)); r != nil {
 			return r
 		}
 		return x.enqueue(w)
@@ -67,14 +71,24 @@ func (x sharing) request(w *waiter, c *wire.Lock) *wire.Reply {
 		l = &lock{key: lockKey(false, c.Name)}
 		x.locks.add(l)
 	}
-	return x.grantShare(l, w)
+	r := x.grantShare(l, w)
+	x.shareGranted(l, w, r)
+	return r
+}
+
+// shareGranted notes that w was granted a share, as the reply states.
+func (x sharing) shareGranted(l *lock, w *waiter, r *wire.Reply) {
+	if l.sets() != nil {
+		sh, _ := l.phase().live.Get(&share{number: r.Share})
+		setting(x).granted(l, w, sh)
+	}
 }
 
 // refuseShare refuses a caller that does not wait: an exclusive owner is in its way, or a waiter
 // that wants to become one, or only a lock-delay.
 func (x sharing) refuseShare(w *waiter) *wire.Reply {
 	l := w.lock
-	if l.owner != nil || l.exclusives() > 0 {
+	if l.owner != nil || l.exclusives() > 0 || l.sets().reservation(true, 0) != nil {
 		if !w.lingering || l.owner != w.session { // as for an exclusive request
 			x.recallOwner(l)
 		}
@@ -91,8 +105,18 @@ func (l *lock) obstacle() *wire.Holder {
 	if l.owner != nil {
 		return l.holder()
 	}
-	w := l.head()
-	if w == nil || w.shared || w.session.dead() {
+	switch w, s := l.head(), l.sets().reservation(true, 0); {
+	case w != nil && !w.shared && (s == nil || w.position < s.set.position):
+		return w.asHolder()
+	case s != nil:
+		return s.set.holder()
+	}
+	return nil
+}
+
+// asHolder describes a waiter that stands before another request; nil: its session has ended.
+func (w *waiter) asHolder() *wire.Holder {
+	if w.session.dead() {
 		return nil
 	}
 	return &wire.Holder{Session: w.session.id[:], Member: w.session.member, Handle: w.handle, Waiting: true}
@@ -111,6 +135,8 @@ func (x sharing) refuseLock(w *waiter) *wire.Reply {
 	case p.isLive() || l.isDue():
 		x.recallShares(l)
 		return x.locked(l.holder())
+	case l.sets().reservation(false, 0) != nil:
+		return x.locked(l.sets().reservation(false, 0).set.holder())
 	case p != nil && p.delayed > 0:
 		until = p.delayUntil
 	}
@@ -144,16 +170,21 @@ func (x sharing) add(sh *share) {
 	}
 	sh.owner.shares.Push(sh)
 	if sh.owner.ttl == 0 { // it can be attached
-		if sh.owner.shareClaims == nil {
-			sh.owner.shareClaims = ordered.NewSharingTree(&x.visits, byClaimOfLock, x.registry.freeShares)
-		}
-		sh.owner.shareClaims.ReplaceOrInsert(sh)
+		x.claimsOf(sh.owner).ReplaceOrInsert(sh)
 	}
 	if sh.ticket != (ticket{}) {
 		sh.ticket.by.shares.ReplaceOrInsert(sh)
 	}
 	x.labels += len(sh.label)
 	x.shares++
+}
+
+// claimsOf returns the shares of a session by what claims them.
+func (x sharing) claimsOf(s *session) *btree.BTreeG[*share] {
+	if s.shareClaims == nil {
+		s.shareClaims = ordered.NewSharingTree(&x.visits, byClaimOfLock, x.registry.freeShares)
+	}
+	return s.shareClaims
 }
 
 // remove undoes add.
@@ -243,16 +274,20 @@ func (x sharing) claimExclusive(w *waiter) *wire.Reply {
 	return r
 }
 
-// disclaim releases the unclaimed shares of an attached session on a lock that it asks for
+// disclaim releases the unclaimed shares, alone or of sets, of an attached session on a lock that it asks for
 // exclusively, since it would wait for itself. It returns the lock as it is then, or nil. If they
 // are more than the entry may release, the request is refused, and another one goes on.
 func (x sharing) disclaim(l *lock, s *session) (*lock, *wire.Reply) {
-	for sh, first := s.unclaimedShare(l), true; sh != nil; sh, first = s.unclaimedShare(l), false {
+	for sh, first := s.unclaimedOf(l), true; sh != nil; sh, first = s.unclaimedOf(l), false {
 		if !first && x.left <= 0 {
-			return nil, x.refuse(wire.Code_BUSY, "the session left too many shares of the lock; try again: they are being released")
+			return nil, x.refuse(wire.Code_BUSY, tooMuchLeft)
 		}
 		x.left--
-		x.endShare(sh, 0)
+		if of := sh.set(); of != nil {
+			setting(x).release(of, 0)
+		} else {
+			x.endShare(sh, 0)
+		}
 	}
 	return x.space(l.isElection()).byName[l.name()], nil
 }
@@ -288,13 +323,18 @@ func (x sharing) releaseShare(sh *share) *wire.Reply {
 func (x sharing) endShare(sh *share, until int64) {
 	x.remove(sh)
 	if until > x.now {
-		*sh = share{lock: sh.lock, number: sh.number, delayUntil: until}
-		sh.lock.phase().delay(sh)
-		x.shares++
-		x.beginDelay(sh)
-		x.dirty.put(sh.key(), sh)
+		x.delayShare(sh, until)
 	}
 	x.serve(sh.lock)
+}
+
+// delayShare begins the lock-delay of a share that was taken from its owner.
+func (x sharing) delayShare(sh *share, until int64) {
+	*sh = share{lock: sh.lock, number: sh.number, delayUntil: until}
+	sh.lock.phase().delay(sh)
+	x.shares++
+	x.beginDelay(sh)
+	x.dirty.put(sh.key(), sh)
 }
 
 // downgrade makes a share of an exclusive hold, with all its holds. It begins a phase, which the

@@ -95,14 +95,14 @@ func (m *Machine) answer(t wire.Ticket, member uint64, r *wire.Reply) {
 
 // settle emits the second and last outcome of a ticket that was QUEUED. It replaces
 // the first one if that is still stored, so that a retry of the call receives it.
-func (m *Machine) settle(w *waiter, r *wire.Reply) {
-	if w.ticket.by.gone {
+func (m *Machine) settle(of ticket, r *wire.Reply) {
+	if of.by.gone {
 		return // nothing awaits it
 	}
-	t := w.ticket.wire()
-	m.emit(t, w.ticket.by.member, r, false)
-	if w.ticket.by.window.at(t.Seq) != nil {
-		m.store(w.ticket.by, t, r)
+	t := of.wire()
+	m.emit(t, of.by.member, r, false)
+	if of.by.window.at(t.Seq) != nil {
+		m.store(of.by, t, r)
 	}
 }
 

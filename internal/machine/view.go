@@ -22,8 +22,9 @@ type LockView struct {
 	Lingering bool
 	Label     string // of the owner
 	Since     int64  // how long it has been held; -1: unknown
-	Waiters   int
-	Delay     int64 // remaining lock-delay
+	Waiters   int    // with the sets that wait
+	Set       int    `json:",omitempty"` // names of the set that the owner has; 0: the lock alone
+	Delay     int64  // remaining lock-delay
 	// EndsIn is the time left until the hold ends by its MaxHold; 0: it does not.
 	EndsIn int64 `json:",omitempty"`
 	// Shared is how many shares a lock has that is held shared, with those of sessions that have
@@ -83,7 +84,7 @@ type PermitView struct {
 }
 
 func (m *Machine) view(l *lock, page *page) LockView {
-	v := LockView{Name: l.name(), Waiters: l.waiters()}
+	v := LockView{Name: l.name(), Waiters: l.waiters() + l.sets().len()}
 	switch p := l.phase(); {
 	case l.owner == nil && p.isLive():
 		sharing{m}.view(&v, l, page)
@@ -97,7 +98,7 @@ func (m *Machine) view(l *lock, page *page) LockView {
 		v.Held, v.Session, v.Member, v.Client = true, l.owner.id, l.owner.member, l.owner.client
 		v.SessionName = l.owner.name
 		v.Handle, v.Holds, v.Fence, v.Lingering, v.Label, v.Since = l.handle, l.holds, l.fence, l.lingering, l.label(), m.age(l.since)
-		v.EndsIn = l.bound().left(m.now)
+		v.EndsIn, v.Set = l.bound().left(m.now), l.set().len()
 	}
 	return v
 }
@@ -123,11 +124,11 @@ func (x sharing) view(v *LockView, l *lock, page *page) {
 	first := v.Holders[0]
 	v.Held, v.Session, v.Member, v.Client, v.SessionName = true, first.Session, first.Member, first.Client, first.Name
 	v.Handle, v.Holds, v.Fence, v.Lingering, v.Label, v.Since = first.Handle, first.Holds, p.fence, first.Lingering, first.Label, first.Since
-	v.EndsIn = first.EndsIn
+	v.EndsIn, v.Set = first.EndsIn, first.Set
 }
 
 func (x sharing) viewShare(sh *share) ShareView {
-	owner := x.viewOwner(sh.owner, OwnerView{Handle: sh.handle, Label: sh.label, Since: x.age(sh.since), Shared: true, EndsIn: sh.end.left(x.now)})
+	owner := x.viewOwner(sh.owner, OwnerView{Handle: sh.handle, Label: sh.label, Since: x.age(sh.since), Shared: true, Set: sh.set().len(), EndsIn: sh.ending().left(x.now)})
 	return ShareView{OwnerView: owner, Holds: sh.holds, Number: sh.number, Lingering: sh.lingering}
 }
 
