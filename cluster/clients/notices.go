@@ -15,7 +15,8 @@ const (
 
 // replyBytes is about what an outcome takes in a queue.
 func replyBytes(r *wire.Reply) int {
-	n := noticeBytes + keyBytes*len(r.GetKeys()) + noticeBytes*len(r.GetChecks()) + len(r.GetDetail()) + len(r.GetTrace()) + slotBytes*len(r.GetSlots())
+	n := noticeBytes + keyBytes*len(r.GetKeys()) + noticeBytes*len(r.GetChecks()) + len(r.GetDetail()) + len(r.GetTrace()) + slotBytes*len(r.GetSlots()) +
+		wire.SetBytes(r.GetSet())
 	for _, w := range r.GetCycle().GetWaits() {
 		n += wire.WaitBytes(w)
 	}

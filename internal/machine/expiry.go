@@ -158,7 +158,7 @@ func (m *Machine) silent() []*incarnation {
 	slices.SortFunc(silent, func(a, b *incarnation) int { return bytes.Compare(a.id[:], b.id[:]) })
 	room := portion{size: m.split}
 	for i, inc := range silent {
-		if !room.fits(1 + inc.count + inc.waiters.Len() + inc.window.count) {
+		if !room.fits(1 + inc.count + inc.places() + inc.window.count) {
 			return silent[:i]
 		}
 	}

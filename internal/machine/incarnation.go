@@ -177,10 +177,8 @@ func (m *Machine) dropPlaces(inc *incarnation, shortened *shortened) {
 			shortened.by(w)
 			continue
 		}
-		if s := p.set; s.reserves() {
-			shortened.bySet(s)
+		for _, l := range (setting{m}).dismissed(p.set, wire.Code_WITHDRAWN) {
+			shortened.add(l)
 		}
-		setting{m}.leave(p.set)
-		m.settle(p.set.ticket, m.reply(wire.Code_WITHDRAWN))
 	}
 }

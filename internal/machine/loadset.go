@@ -224,7 +224,7 @@ func (ld *loader) linkSetWaiter(s *set, st *wire.SetWaiterState) (err error) {
 // checkSetWaiters checks that each set that waits has to.
 func (ld *loader) checkSetWaiters() error {
 	for _, p := range ld.setWaiters {
-		if !p.of.session.dead() && (setting{ld.m}).obstacle(p.of) == nil {
+		if x := (setting{ld.m}); !p.of.session.dead() && x.hasFences(p.of) && x.obstacle(p.of) == nil {
 			return fmt.Errorf("set in position %d: %w", p.of.position, errRange)
 		}
 	}

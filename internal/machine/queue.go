@@ -180,13 +180,6 @@ func (s *shortened) by(w *waiter) {
 	}
 }
 
-// bySet is by for a set that was removed, and had its names reserved.
-func (s *shortened) bySet(of *set) {
-	for i := range of.parts {
-		s.add(of.parts[i].lock)
-	}
-}
-
 func (s *shortened) add(l *lock) {
 	if more := l.more(); !more.shortened {
 		more.shortened = true

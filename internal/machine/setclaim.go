@@ -29,7 +29,7 @@ func (x setting) unclaimed(s *set) (old *set) {
 // claim transfers an unclaimed set to the first handle of the attached session that asks for the same names. They are not
 // free in between, so no waiter is passed over; the fence is new, in case that the earlier process still acts.
 func (x setting) claim(old, s *set) *wire.Reply {
-	if x.fences+s.fences() > maxFences {
+	if !x.hasFences(s) {
 		return x.exhausted()
 	}
 	x.drop(old)

@@ -156,14 +156,10 @@ func (x setting) grantWaiting(l *lock, c *candidates, w *waiter) {
 	for p := c.next(before); p != nil; p = c.next(before) {
 		x.visits.Count()
 		s := p.set
-		if s.session.dead() || x.obstacle(s) != nil {
+		if s.session.dead() || x.obstacle(s) != nil || !x.hasFences(s) {
 			continue
 		}
 		x.leave(s)
-		if x.fences+s.fences() > maxFences {
-			x.settle(s.ticket, x.exhausted())
-			continue
-		}
 		r := x.caused(x.grant(s))
 		x.settle(s.ticket, r)
 		x.passAll(s)
@@ -172,6 +168,9 @@ func (x setting) grantWaiting(l *lock, c *candidates, w *waiter) {
 		}
 	}
 }
+
+// hasFences reports whether a set can be granted. If not, it waits on: nothing else is granted either.
+func (x setting) hasFences(s *set) bool { return x.fences+s.fences() <= maxFences }
 
 // passAll notes that a set was granted.
 func (x setting) passAll(s *set) {
@@ -234,17 +233,29 @@ func (x setting) reserve(s *set) {
 			*tree = ordered.NewTree(&x.visits, func(a, b *part) int { return cmp.Compare(a.set.position, b.set.position) })
 		}
 		(*tree).ReplaceOrInsert(p)
+		if ph := p.lock.phase(); ph != nil && ph.at != 0 && !p.lock.isDue() {
+			x.portions.Remove(p.lock)
+		}
 	}
 }
 
 // dismiss removes a set that waits, with code as its last outcome.
 func (x setting) dismiss(s *set, code wire.Code) {
+	for _, l := range x.dismissed(s, code) {
+		sharing(x).serve(l)
+	}
+}
+
+// dismissed removes a set that waits, and returns the locks that are to be served then: those that were reserved, and
+// those that only this set has waited for.
+func (x setting) dismissed(s *set, code wire.Code) (locks []*lock) {
 	reserved := s.reserves()
 	x.leave(s)
 	x.settle(s.ticket, x.reply(code))
 	for i := range s.parts {
 		if l := s.parts[i].lock; reserved || l.isIdle() {
-			sharing(x).serve(l)
+			locks = append(locks, l)
 		}
 	}
+	return locks
 }

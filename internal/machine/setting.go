@@ -110,7 +110,7 @@ func (x setting) request(s *set, c *wire.LockSet) *wire.Reply {
 	if r := x.mayShare(s); r != nil {
 		return r
 	}
-	if x.fences+s.fences() > maxFences {
+	if !x.hasFences(s) {
 		return x.exhausted()
 	}
 	r := x.grant(s)

@@ -17,29 +17,36 @@ import (
 func BenchmarkStall(b *testing.B) {
 	for _, s := range stalls {
 		b.Run(s.name, func(b *testing.B) {
-			for b.Loop() {
+			stall(b, func() (*driver, *wire.Batch) {
 				d := newDriver(b)
-				entry := s.prepare(d)
-				var longest, sum time.Duration
-				entries := 0
-				for more := true; more; entries++ {
-					data := must(proto.Marshal(entry))
-					d.index++
-					start := time.Now()
-					d.m.Apply(d.index, 1, data)
-					took := time.Since(start)
-					longest, sum = max(longest, took), sum+took
-					entry = &wire.Batch{Version: wire.BatchVersion, Time: entry.Time}
-					at, ok := d.m.NextDeadline()
-					more = ok && at <= d.m.Now()
-				}
-				b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
-				b.ReportMetric(float64(sum.Microseconds())/1000, "all-ms")
-				b.ReportMetric(float64(entries), "entries")
-			}
-			b.ReportMetric(0, "ns/op") // says nothing here
+				return d, s.prepare(d)
+			})
 		})
 	}
+}
+
+// stall applies a prepared entry, and those that follow it, and reports how long they take.
+func stall(b *testing.B, prepare func() (*driver, *wire.Batch)) {
+	for b.Loop() {
+		d, entry := prepare()
+		var longest, sum time.Duration
+		entries := 0
+		for more := true; more; entries++ {
+			data := must(proto.Marshal(entry))
+			d.index++
+			start := time.Now()
+			d.m.Apply(d.index, 1, data)
+			took := time.Since(start)
+			longest, sum = max(longest, took), sum+took
+			entry = &wire.Batch{Version: wire.BatchVersion, Time: entry.Time}
+			at, ok := d.m.NextDeadline()
+			more = ok && at <= d.m.Now()
+		}
+		b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
+		b.ReportMetric(float64(sum.Microseconds())/1000, "all-ms")
+		b.ReportMetric(float64(entries), "entries")
+	}
+	b.ReportMetric(0, "ns/op") // says nothing here
 }
 
 // stalls are the entries that touch most.

@@ -63,9 +63,7 @@ func OutcomeBytes(r *Reply) int {
 		n += checkTermsBytes + len(c.GetName())
 	}
 	n += slotBytes * len(r.GetSlots())
-	if set := r.GetSet(); set != nil {
-		n += fenceBytes*max(len(set.GetFences()), int(min(set.GetShared(), MaxSet))) + takenBytes*len(set.GetTaken())
-	}
+	n += SetBytes(r.GetSet())
 	for _, w := range r.GetCycle().GetWaits() {
 		n += WaitBytes(w)
 	}
@@ -78,6 +76,11 @@ func OutcomeBytes(r *Reply) int {
 		n += len(r.GetDetail()) // a name
 	}
 	return n
+}
+
+// SetBytes returns what a reply to a LockSet counts besides; nil: 0.
+func SetBytes(r *SetReply) int {
+	return fenceBytes*max(len(r.GetFences()), int(min(r.GetShared(), MaxSet))) + takenBytes*len(r.GetTaken())
 }
 
 // WaitBytes returns what a step of a cycle counts.
