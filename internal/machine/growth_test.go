@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"testing"
@@ -30,10 +31,12 @@ func TestGrowth_Logarithmic(t *testing.T) {
 	}
 }
 
+var long = flag.Bool("long", false, "run what takes long, as .ci/run does")
+
 // The same with a million things.
 func TestGrowth_Million(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 20 s")
+	if !*long {
+		t.Skip("takes half a minute: -long")
 	}
 	measureGrowth(t, 1_000_000)
 }
