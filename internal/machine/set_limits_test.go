@@ -60,7 +60,7 @@ func TestLimit_PlacesOfSets(t *testing.T) {
 	}
 	d.want(wire.Code_BUSY, d.do(waitingSet(2, hot[MaxSet], 1)))
 	d.want(wire.Code_BUSY, d.do(lockCommand(hot[MaxSet], wire.ID{2}, 1)))
-	d.as(2, func(p *driver) {
+	d.as(3, func(p *driver) {
 		p.do(openCommand(wire.ID{3}, 0, 0))
 		p.want(wire.Code_QUEUED, p.do(waitingSet(3, hot[MaxSet], MaxSet)))
 		p.want(wire.Code_QUEUED, p.do(lockCommand(hot[MaxSet], wire.ID{3}, 1)))
@@ -74,7 +74,7 @@ func TestLimit_QueueOfSets(t *testing.T) {
 	for range MaxWaiters/MaxSet - 1 {
 		d.want(wire.Code_QUEUED, d.do(waitingSet(2, "hot", MaxSet)))
 	}
-	d.as(2, func(p *driver) {
+	d.as(3, func(p *driver) {
 		p.do(openCommand(wire.ID{3}, 0, 0))
 		p.want(wire.Code_QUEUED, p.do(waitingSet(3, "hot", MaxSet-1)))
 		p.want(wire.Code_BUSY, p.do(waitingSet(3, "hot", 2)))

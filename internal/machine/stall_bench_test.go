@@ -207,7 +207,9 @@ func (d *driver) sessions(n int, ttl int64) {
 // as runs another process of another member.
 func (d *driver) as(member uint64, do func(p *driver)) {
 	p := &driver{tb: d.tb, m: d.m, disk: d.disk, inc: wire.ID{byte(member)}, index: d.index, time: d.time}
-	p.do(registerCommand(member, MaxTTL))
+	register := registerCommand(member, MaxTTL)
+	register.GetRegister().FeatureLevel = d.m.levels.agreed
+	p.do(register)
 	do(p)
 	d.index = p.index
 }
