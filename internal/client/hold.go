@@ -19,6 +19,8 @@ type Hold struct {
 
 	bound *bound // nil: it does not end in time
 
+	fences []uint64 // of a set: those of its shared names
+
 	downgraded atomic.Pointer[grant] // what it is since then; nil: what was granted
 
 	// Guarded by the lease's mu.

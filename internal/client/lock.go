@@ -28,6 +28,7 @@ type Lock struct {
 
 	order  order
 	shares *shares // of an RWLock; nil: the lock is only taken exclusively
+	parts  *parts  // of a Set; nil: it is one lock
 
 	mu      sync.Mutex
 	hold    *Hold  // guarded by mu; nil when nothing is held or owed exclusively
@@ -217,6 +218,11 @@ func (l *Lock) has(h *Hold) bool {
 // granted implements target.
 func (l *Lock) granted(lease *Lease, r *wire.Reply, sent instant) error {
 	h := newHold(l.name, lease, grant{fence: r.GetFence()})
+	fences, err := l.parts.fencesOf(r)
+	if err != nil {
+		return err
+	}
+	h.fences = fences
 	h.endAt(lease.bound(l.maxHold, r, sent))
 	return l.begin(h, nil)
 }
@@ -325,8 +331,11 @@ func (l *Lock) Loss() *Loss {
 
 // IsOwner reports whether r, a refusal or the reply that queued a request, names
 // this handle as the owner.
-func (l *Lock) IsOwner(r *wire.Reply) bool {
-	h, holder := l.present(), r.GetHolder()
+func (l *Lock) IsOwner(r *wire.Reply) bool { return l.IsHolder(r.GetHolder()) }
+
+// IsHolder reports whether a reply that names this holder names this handle.
+func (l *Lock) IsHolder(holder *wire.Holder) bool {
+	h := l.present()
 	return h != nil && l.number == holder.GetHandle() && bytes.Equal(h.lease.id[:], holder.GetSession())
 }
 
@@ -365,35 +374,3 @@ func (l *Lock) Proclaim(ctx context.Context, value []byte) error {
 func (l *Lock) undoing() (done func()) { return l.order.begin() }
 
 func (l *Lock) semaphore() string { return "" }
-
-func (l *Lock) lockCommand(lease *Lease, held *Hold, w wanted) *wire.Command {
-	cmd := &wire.Lock{
-		Name: l.name, Session: lease.id[:], Handle: l.number,
-		Reentrant: l.reentrant && !(w.fresh && held == nil), Limit: l.limit, Wait: w.wait,
-		Election: l.space == wire.Space_ELECTION, Value: w.value, Shared: w.shared, MaxHold: int64(l.maxHold),
-		RefuseDeadlock: l.refuse && w.wait,
-	}
-	if held != nil {
-		if g := held.now(); g.share != 0 {
-			cmd.Share = g.share
-		} else {
-			cmd.Fence = g.fence
-		}
-	}
-	if l.label != "" && l.client.group.Level() >= wire.LevelLabel {
-		cmd.Label = []byte(l.label)
-	}
-	return &wire.Command{Op: &wire.Command_Lock{Lock: cmd}}
-}
-
-func (l *Lock) releaseCommand(lease *Lease, g grant) *wire.Command {
-	return unlockCommand(l.name, lease, l.number, g, l.space == wire.Space_ELECTION)
-}
-
-func unlockCommand(name string, lease *Lease, handle uint64, g grant, election bool) *wire.Command {
-	cmd := &wire.Unlock{Name: name, Session: lease.id[:], Handle: handle, Election: election, Share: g.share}
-	if g.share == 0 {
-		cmd.Fence = g.fence
-	}
-	return &wire.Command{Op: &wire.Command_Unlock{Unlock: cmd}}
-}

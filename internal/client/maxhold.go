@@ -175,11 +175,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 			return err
 		}
 		g := h.now()
-		cmd := &wire.Extend{Space: l.space, Name: l.name, Session: h.lease.id[:], Share: g.share, MaxHold: int64(d)}
-		if g.share == 0 {
-			cmd.Handle, cmd.Fence = l.number, g.fence
-		}
-		err = h.extend(ctx, cmd)
+		err = h.extend(ctx, l.extension(h, g, d))
 		ended := isCode(err, wire.Code_NOT_HELD, wire.Code_OWNERSHIP_LOST)
 		switch {
 		case err != nil && !ended:
@@ -193,6 +189,19 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 			return h.loss()
 		}
 	}
+}
+
+// extension is the command that extends a hold of that grant.
+func (l *Lock) extension(h *Hold, g grant, d time.Duration) *wire.Extend {
+	cmd := &wire.Extend{Session: h.lease.id[:], Share: g.share, MaxHold: int64(d)}
+	if l.parts != nil {
+		cmd.Set, cmd.Fence = true, g.fence
+		return cmd
+	}
+	if cmd.Space, cmd.Name = l.space, l.name; g.share == 0 {
+		cmd.Handle, cmd.Fence = l.number, g.fence
+	}
+	return cmd
 }
 
 // toExtend returns the hold to extend, in the mode that it is in.
@@ -345,7 +354,7 @@ func (h *Hold) extended(x *extension, a answer, cmd *wire.Extend) {
 		// The group keeps for the extended time what is lost here.
 		again := &wire.Extend{
 			Space: cmd.Space, Name: cmd.Name, Session: cmd.Session, Handle: cmd.Handle, Fence: cmd.Fence, Share: cmd.Share,
-			MaxHold: machine.MinMaxHold,
+			Set: cmd.Set, MaxHold: machine.MinMaxHold,
 		}
 		l.client.pursue(extendCommand(again), ignore)
 	}

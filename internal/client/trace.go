@@ -65,6 +65,8 @@ func (c *commands) traced(cmd *wire.Command, id []byte) *wire.Command {
 	switch op := cmd.GetOp().(type) {
 	case *wire.Command_Unlock:
 		op.Unlock.Trace = id
+	case *wire.Command_UnlockSet:
+		op.UnlockSet.Trace = id
 	case *wire.Command_Release:
 		op.Release.Trace = id
 	case *wire.Command_Downgrade:
