@@ -313,18 +313,25 @@ func describeHolder(r *wire.Reply) string {
 	if !ok {
 		return ""
 	}
-	text := "held by session " + id.String()
+	return describeOwner(SessionID(id), MemberID(h.GetMember()), Fence(h.GetFence()), h.GetShared(), h.GetWaiting())
+}
+
+// describeOwner says for people who holds a lock, or has requested it before.
+func describeOwner(session SessionID, node MemberID, fence Fence, shared, waiting bool) string {
+	text := "held by session " + session.String()
 	switch {
-	case h.GetWaiting():
-		text = "requested exclusively, before shared requests, by session " + id.String()
-	case h.GetShared():
-		text = "held shared by session " + id.String()
+	case waiting && shared:
+		text = "requested before by session " + session.String()
+	case waiting:
+		text = "requested exclusively before by session " + session.String()
+	case shared:
+		text = "held shared by session " + session.String()
 	}
-	if h.GetMember() != 0 {
-		text += fmt.Sprintf(" of member or client %s", wire.MemberID(h.GetMember()))
+	if node != 0 {
+		text += fmt.Sprintf(" of member or client %s", node)
 	}
-	if h.GetFence() != 0 {
-		text += fmt.Sprintf(" with fence %v", Fence(h.GetFence()))
+	if fence != 0 {
+		text += fmt.Sprintf(" with fence %v", fence)
 	}
 	return text
 }

@@ -37,6 +37,8 @@ type LockOption interface{ applyLock(*lockOptions) }
 
 type lockOptions struct {
 	config client.LockConfig
+	set    bool     // of a LockSet
+	shared []string // names that it takes shared
 	err    error
 }
 

@@ -70,10 +70,15 @@ func (o *lockOptions) apply(opts []LockOption) {
 	for _, opt := range opts {
 		opt.applyLock(o)
 	}
-	if o.err != nil || o.config.Linger == 0 {
-		return
-	}
 	switch {
+	case o.err != nil:
+	case o.shared != nil && !o.set:
+		o.err = fmt.Errorf("%w option: Shared is for a LockSet: RWLock takes one lock shared", ErrInvalid)
+	case o.set && o.config.Reentrant:
+		o.err = fmt.Errorf("%w option: Reentrant with LockSet: no handle takes a set twice", ErrInvalid)
+	case o.config.Linger == 0:
+	case o.set:
+		o.err = fmt.Errorf("%w option: Linger with LockSet: its locks are released together", ErrInvalid)
 	case o.config.MaxHold > 0:
 		o.err = fmt.Errorf("%w options: MaxHold with Linger: the group does not know for how long a handle has what its node grants by itself", ErrInvalid)
 	case o.config.RefuseDeadlock:

@@ -57,7 +57,7 @@ type Metrics struct {
 	// anything: with less free space [Node.Health] warns. See docs/OPERATIONS.md.
 	DiskFree, DiskNeeded uint64
 
-	Held      int    // live holds of this node: locks, elections, permits, and locks that linger
+	Held      int    // live holds of this node: locks, sets, elections, permits, and locks that linger
 	HoldsLost uint64 // see Events.LockLost
 	// LogLinesDropped is how many log lines Config.Logger did not take in time.
 	LogLinesDropped uint64
@@ -89,9 +89,9 @@ type CallKind int
 
 // The kinds of call. Do, Run and Locker make the calls that they stand for.
 const (
-	CallLock       CallKind = iota + 1 // FencedLock.Lock, RWLock.Lock
-	CallTryLock                        // FencedLock.TryLock, RWLock.TryLock
-	CallUnlock                         // FencedLock.Unlock, RWLock.Unlock
+	CallLock       CallKind = iota + 1 // FencedLock.Lock, RWLock.Lock, LockSet.Lock
+	CallTryLock                        // FencedLock.TryLock, RWLock.TryLock, LockSet.TryLock
+	CallUnlock                         // FencedLock.Unlock, RWLock.Unlock, LockSet.Unlock
 	CallAcquire                        // Semaphore.Acquire
 	CallTryAcquire                     // Semaphore.TryAcquire
 	CallRelease                        // Permit.Release
@@ -103,7 +103,7 @@ const (
 	CallTryRLock                       // RWLock.TryRLock
 	CallRUnlock                        // RWLock.RUnlock
 	CallDowngrade                      // RWLock.Downgrade
-	CallExtend                         // Extend of FencedLock, RWLock and Permit
+	CallExtend                         // Extend of FencedLock, RWLock, LockSet and Permit
 
 	lastCall = CallExtend
 )

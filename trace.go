@@ -46,7 +46,7 @@ type Span interface {
 type Operation struct {
 	Kind CallKind // any but CallRead
 	Op   string   // as in [Error]: "lock", "compare and swap", "txn", ...
-	Name string   // of the lock, election, semaphore or key; none for a Txn
+	Name string   // of the lock, election, semaphore or key, or the first names of a set; none for a Txn
 	Node MemberID // that makes the call
 	// Fence is that of the hold that the handle has when the call begins, lost or not, which
 	// Unlock, RUnlock, Downgrade, Resign and Release give up, and Extend extends; 0: none.
