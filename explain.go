@@ -49,10 +49,14 @@ type LockOwner struct {
 	// Alive is the view of this node's failure detector; not authoritative. The group goes by
 	// the session's lease and checks. The failure detector does not watch clients: with Client
 	// Alive is false, and Renewed shows the last sign of life.
-	Alive       bool
-	Client      bool   // Node is a client; see [Dial]
-	Label       string // of the handle; see [WithLabel]
-	Shared      bool   // the handle holds the lock in shared mode, or waits to
+	Alive  bool
+	Client bool   // Node is a client; see [Dial]
+	Label  string // of the handle; see [WithLabel]
+	Shared bool   // the handle holds the lock in shared mode, or waits to
+	Set    int    // names of the LockSet that the handle holds, or waits for, as a whole; 0: a single lock
+	// Reserved says of a handle that waits that the lock is reserved for its LockSet: no later request is granted
+	// it before, in a mode that excludes the set's.
+	Reserved    bool
 	Session     SessionID
 	SessionName string
 	// Since is how long the handle has held the lock, or has waited for it. Negative: it is not
@@ -134,7 +138,7 @@ func (m membersByID) owner(v machine.OwnerView) LockOwner {
 		Node: MemberID(v.Member), NodeName: member.Name, Alive: member.Alive, Client: v.Client,
 		Label: v.Label, Shared: v.Shared, Session: SessionID(v.Session), SessionName: v.Name, Since: duration(v.Since),
 		TTL: duration(v.TTL), Remaining: duration(v.Remaining), Renewed: duration(v.Renewed),
-		EndsIn: duration(v.EndsIn),
+		EndsIn: duration(v.EndsIn), Set: v.Set, Reserved: v.Reserved,
 	}
 	if v.TTL == 0 {
 		o.TTL = NoTTL

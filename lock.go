@@ -330,6 +330,7 @@ type LockInfo struct {
 	Waiters   int
 	Delay     time.Duration // lock-delay left
 	EndsIn    time.Duration // until the hold ends by [MaxHold] at the latest; 0: it does not
+	Set       int           // names of the LockSet that the holder has as a whole; 0: it has the lock alone
 	// Shared is by how many holders the lock is held in shared mode ([RWLock]), with those of sessions that
 	// have just ended until the group has released them; 0: it is not held so. Session and what goes
 	// with it are then those of the first holder, and Fence is that of all.
@@ -364,12 +365,12 @@ func lockInfo(v machine.LockView) LockInfo {
 	info := LockInfo{
 		Name: v.Name, Held: v.Held, Session: SessionID(v.Session), Node: MemberID(v.Member), Label: v.Label,
 		SessionName: v.SessionName, Client: v.Client, Holds: int(v.Holds), Fence: Fence(v.Fence), Lingering: v.Lingering, Waiters: v.Waiters, Delay: duration(v.Delay),
-		Since: duration(v.Since), Shared: v.Shared, EndsIn: duration(v.EndsIn),
+		Since: duration(v.Since), Shared: v.Shared, EndsIn: duration(v.EndsIn), Set: v.Set,
 	}
 	for _, h := range v.Holders {
 		info.Holders = append(info.Holders, ShareInfo{
 			Session: SessionID(h.Session), Node: MemberID(h.Member), SessionName: h.Name, Client: h.Client, Label: h.Label,
-			Holds: int(h.Holds), Since: duration(h.Since), Lingering: h.Lingering, EndsIn: duration(h.EndsIn),
+			Holds: int(h.Holds), Since: duration(h.Since), Lingering: h.Lingering, EndsIn: duration(h.EndsIn), Set: h.Set,
 		})
 	}
 	return info

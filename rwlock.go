@@ -270,6 +270,7 @@ type ShareInfo struct {
 	Since       time.Duration
 	Lingering   bool
 	EndsIn      time.Duration
+	Set         int
 }
 
 // Info describes the lock, as [FencedLock.Info] does.

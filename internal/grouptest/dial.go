@@ -13,6 +13,7 @@ import (
 type Access interface {
 	FencedLock(name string, opts ...conclave.LockOption) *conclave.FencedLock
 	RWLock(name string, opts ...conclave.LockOption) *conclave.RWLock
+	LockSet(names []string, opts ...conclave.LockOption) *conclave.LockSet
 	Semaphore(name string, limit int) *conclave.Semaphore
 	Election(name string) *conclave.Election
 	KV() *conclave.KV

@@ -35,6 +35,7 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelShared":     {"share": firstShares},
 	"LevelDeadlock":   {"refused wait": firstIsRefused},
 	"LevelMaxHold":    {"end of a hold": firstEnds},
+	"LevelSets":       {"set": firstTakesSet},
 }
 
 // A new group has everything that its founders support from the first call on.
@@ -102,6 +103,17 @@ func firstEnds(g *Group) {
 	Must(g.T, l.Extend(Within(g.T, patience), time.Minute))
 	info, err := l.Info(Within(g.T, patience))
 	if err != nil || info.EndsIn <= 0 || info.EndsIn > time.Minute {
+		g.T.Errorf("%+v, %v", info, err)
+	}
+}
+
+func firstTakesSet(g *Group) {
+	ctx := Within(g.T, patience)
+	set := g.last().LockSet([]string{"x"}, conclave.Shared("y"))
+	_, err := set.Lock(ctx)
+	Must(g.T, err)
+	info, err := g.Nodes[0].FencedLock("x").Info(ctx)
+	if err != nil || info.Set != 2 {
 		g.T.Errorf("%+v, %v", info, err)
 	}
 }

@@ -42,6 +42,13 @@ func shared(ctx context.Context, _ *conclave.Node, s *conclave.Session) attempt 
 	return attempt{err: err, lost: l.Lost(), held: func() error { _, err := l.Fence(); return err }, release: l.RUnlock}
 }
 
+// wholly acquires the lock as one of a set.
+func wholly(ctx context.Context, _ *conclave.Node, s *conclave.Session) attempt {
+	l := s.LockSet([]string{"w", "x"}, conclave.Shared("y"))
+	_, err := l.Lock(ctx)
+	return attempt{err: err, lost: l.Lost(), held: func() error { _, err := l.FenceOf("x"); return err }, release: l.Unlock}
+}
+
 func kinds() []kind {
 	return []kind{
 		{"lock", true, func(ctx context.Context, _ *conclave.Node, s *conclave.Session) attempt {
@@ -56,6 +63,8 @@ func kinds() []kind {
 		}, nil},
 		{"writer before a reader", true, exclusively, shared},
 		{"reader before a writer", true, shared, exclusively},
+		{"set", true, wholly, nil},
+		{"lock before a set", true, exclusively, wholly},
 		{"semaphore", true, func(ctx context.Context, _ *conclave.Node, s *conclave.Session) attempt {
 			p, err := s.Semaphore("x", 3).Acquire(ctx, 2)
 			if err != nil {
