@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -18,18 +19,21 @@ type ownerView struct {
 	Label       string             `json:"label"`
 	Session     conclave.SessionID `json:"session"`
 	SessionName string             `json:"sessionName"`
-	Since       *float64           `json:"since"`            // seconds; null: not known
-	TTL         *float64           `json:"ttl"`              // seconds; null: none
-	Remaining   *float64           `json:"remaining"`        // seconds; null: the session does not expire
-	Renewed     *float64           `json:"renewed"`          // seconds ago; null: no process renews it
-	EndsIn      float64            `json:"endsIn,omitempty"` // seconds until the hold ends by its MaxHold
-	Shared      bool               `json:"shared"`           // it holds the lock, or waits for it, in shared mode
+	Since       *float64           `json:"since"`              // seconds; null: not known
+	TTL         *float64           `json:"ttl"`                // seconds; null: none
+	Remaining   *float64           `json:"remaining"`          // seconds; null: the session does not expire
+	Renewed     *float64           `json:"renewed"`            // seconds ago; null: no process renews it
+	EndsIn      float64            `json:"endsIn,omitempty"`   // seconds until the hold ends by its MaxHold
+	Shared      bool               `json:"shared"`             // it holds the lock, or waits for it, in shared mode
+	Set         int                `json:"set,omitempty"`      // names of the set that it holds or waits for as a whole
+	Reserved    bool               `json:"reserved,omitempty"` // of a set that waits: no later request passes it
 }
 
 func ownerOf(o conclave.LockOwner) ownerView {
 	v := ownerView{
 		Node: o.Node, NodeName: o.NodeName, Client: o.Client, Alive: o.Alive, Label: o.Label, Session: o.Session, SessionName: o.SessionName,
 		Since: seconds(o.Since), TTL: seconds(o.TTL), Remaining: seconds(o.Remaining), Renewed: seconds(o.Renewed), Shared: o.Shared, EndsIn: o.EndsIn.Seconds(),
+		Set: o.Set, Reserved: o.Reserved,
 	}
 	if o.TTL == conclave.NoTTL {
 		v.Remaining = nil
@@ -134,6 +138,8 @@ func printExplanation(w *tabwriter.Writer, e conclave.Explanation, nested nested
 		printHolder(w, e)
 	case e.Delay > 0:
 		fmt.Fprintf(w, "state:\tin the lock-delay of its last holder, for %s more\n", span(e.Delay))
+	case slices.ContainsFunc(e.Queue, func(o conclave.LockOwner) bool { return o.Set > 0 }):
+		fmt.Fprint(w, "state:\tnot held: a set waits for other locks as well\n")
 	case e.Waiters > 0:
 		fmt.Fprint(w, "state:\tbeing granted to the first waiter\n")
 	default:
@@ -181,14 +187,29 @@ func leaseLeft(o conclave.LockOwner) string {
 	if o.EndsIn > 0 {
 		left += ", hold ends in " + span(o.EndsIn)
 	}
+	if o.Set > 0 {
+		left += ", " + setOf(o)
+	}
 	return left
 }
 
 func mode(o conclave.LockOwner) string {
+	mode := "exclusive"
 	if o.Shared {
-		return "shared"
+		mode = "shared"
 	}
-	return "exclusive"
+	if o.Set > 0 {
+		mode += ", " + setOf(o)
+	}
+	return mode
+}
+
+// setOf is the size of an owner's set.
+func setOf(o conclave.LockOwner) string {
+	if o.Reserved {
+		return fmt.Sprintf("set of %d, reserved", o.Set)
+	}
+	return fmt.Sprintf("set of %d", o.Set)
 }
 
 func printHolder(w *tabwriter.Writer, e conclave.Explanation) {
@@ -202,6 +223,9 @@ func printHolder(w *tabwriter.Writer, e conclave.Explanation) {
 	}
 	if o.EndsIn > 0 {
 		fmt.Fprintf(w, "ends:\tin %s at the latest, by its MaxHold\n", span(o.EndsIn))
+	}
+	if o.Set > 0 {
+		fmt.Fprintf(w, "set:\tof %s, held together\n", count(o.Set, "lock"))
 	}
 	if e.Holds > 1 {
 		fmt.Fprintf(w, "holds:\t%d\n", e.Holds)

@@ -28,9 +28,9 @@ type lease struct {
 // fencesAtMost is how many fences package fencing puts into one header.
 const fencesAtMost = 16
 
-// grant is a part of a lease.
+// grant is a part of a lease: one lock or more, which are released and lost together.
 type grant struct {
-	token   fencing.Token
+	tokens  []fencing.Token
 	lost    <-chan struct{}
 	release func(ctx context.Context) error
 	fence   func() (conclave.Fence, error) // by this process's own clock; nil: the grant is held as long as the session
@@ -51,10 +51,12 @@ func leaseOf(kind string, s *conclave.Session, grants ...grant) lease {
 	}
 	var once sync.Once
 	for _, g := range grants {
-		if g.token.Fence >= l.fence {
-			l.name, l.fence = g.token.Lock, g.token.Fence
+		for _, t := range g.tokens {
+			if t.Fence >= l.fence {
+				l.name, l.fence = t.Lock, t.Fence
+			}
 		}
-		l.fences = append(l.fences, g.token)
+		l.fences = append(l.fences, g.tokens...)
 		go func() {
 			select {
 			case <-g.lost:
@@ -105,16 +107,57 @@ func parseFence(text string) (conclave.Fence, error) {
 	return conclave.ParseFence(text)
 }
 
-// takeLocks acquires locks one by one, in the order of their names: commands that do so cannot wait for each other in a cycle.
-// After an error those that are held yet are released with the session.
+// takeLocks acquires locks. Several are a set, so that they are held together or not at all.
 func (o *tenancy) takeLocks(ctx context.Context, s *conclave.Session, names []string) (lease, error) {
-	var grants []grant
+	if len(names) == 1 {
+		return o.oneByOne(ctx, s, names)
+	}
+	l, err := o.takeSet(ctx, s, names)
+	if errors.Is(err, conclave.ErrUpgradeRequired) { // the group knows no sets yet
+		return o.oneByOne(ctx, s, names)
+	}
+	return l, err
+}
+
+func (o *tenancy) lockOptions() []conclave.LockOption {
 	opts := []conclave.LockOption{conclave.WithLabel(o.label), conclave.MaxHold(o.maxHold)}
 	if o.refuseDeadlock {
 		opts = append(opts, conclave.RefuseDeadlock())
 	}
+	return opts
+}
+
+// takeSet acquires several locks as a whole.
+func (o *tenancy) takeSet(ctx context.Context, s *conclave.Session, names []string) (lease, error) {
+	exclusive, opts := names, o.lockOptions()
+	if o.shared {
+		exclusive, opts = nil, append(opts, conclave.Shared(names...))
+	}
+	set := s.LockSet(exclusive, opts...)
+	acquire := set.Lock
+	if o.try {
+		acquire = set.TryLock
+	}
+	if _, err := acquire(ctx); err != nil {
+		return lease{}, err
+	}
+	g := grant{lost: set.Lost(), release: set.Unlock, fence: set.Fence}
 	for _, name := range names {
-		lock := s.RWLock(name, opts...)
+		fence, err := set.FenceOf(name)
+		if err != nil {
+			return lease{}, err
+		}
+		g.tokens = append(g.tokens, fencing.Token{Lock: name, Fence: fence})
+	}
+	return leaseOf("lock", s, g), nil
+}
+
+// oneByOne acquires locks in the order of their names: commands that do so cannot wait for each other in a cycle.
+// After an error those that are held yet are released with the session.
+func (o *tenancy) oneByOne(ctx context.Context, s *conclave.Session, names []string) (lease, error) {
+	var grants []grant
+	for _, name := range names {
+		lock := s.RWLock(name, o.lockOptions()...)
 		acquire, release := lock.Lock, lock.Unlock
 		switch {
 		case o.shared && o.try:
@@ -128,7 +171,7 @@ func (o *tenancy) takeLocks(ctx context.Context, s *conclave.Session, names []st
 		if err != nil {
 			return lease{}, err
 		}
-		grants = append(grants, grant{fencing.Token{Lock: name, Fence: fence}, lock.Lost(), release, lock.Fence})
+		grants = append(grants, grant{[]fencing.Token{{Lock: name, Fence: fence}}, lock.Lost(), release, lock.Fence})
 	}
 	return leaseOf("lock", s, grants...), nil
 }
@@ -148,7 +191,7 @@ func (o *tenancy) takePermits(ctx context.Context, s *conclave.Session, name str
 	if err != nil {
 		return lease{}, err
 	}
-	l := leaseOf("semaphore", s, grant{fencing.Token{Lock: name, Fence: fence}, permit.Lost(), permit.Release, permit.Fence})
+	l := leaseOf("semaphore", s, grant{[]fencing.Token{{Lock: name, Fence: fence}}, permit.Lost(), permit.Release, permit.Fence})
 	l.slots = permit.Slots()
 	return l, nil
 }

@@ -59,6 +59,7 @@ type lockView struct {
 	EndsIn      float64  `json:"endsIn,omitempty"`    // seconds until the hold ends by its MaxHold
 	// Shared is by how many holders it is held shared; the holder above is the first one then.
 	Shared  int         `json:"shared,omitempty"`
+	Set     int         `json:"set,omitempty"`     // names of the set that the holder holds as a whole
 	Holders []shareView `json:"holders,omitempty"` // the first 1,024
 }
 
@@ -73,6 +74,7 @@ type shareView struct {
 	Since       *float64           `json:"since"` // seconds
 	Lingering   bool               `json:"lingering,omitempty"`
 	EndsIn      float64            `json:"endsIn,omitempty"`
+	Set         int                `json:"set,omitempty"`
 }
 
 // sharedBy is the first holder of a lock, with how many share it; 0: it holds the lock exclusively.
@@ -107,12 +109,12 @@ func (p *program) locksCommand() *cobra.Command {
 				}
 				if l.Held {
 					v.Fence, v.Node, v.NodeName, v.Session, v.Since = &l.Fence, &l.Node, names[l.Node], &l.Session, seconds(l.Since)
-					v.Client, v.SessionName, v.Shared = l.Client, l.SessionName, l.Shared
+					v.Client, v.SessionName, v.Shared, v.Set = l.Client, l.SessionName, l.Shared, l.Set
 					row[1], row[2], row[3] = sharedBy(names.holder(l.Node, l.Client, l.SessionName), l.Shared), l.Fence.String(), span(l.Since)
 					row[5], row[6] = name(l.Label), l.Session.String()
 				}
 				for _, h := range l.Holders {
-					v.Holders = append(v.Holders, shareView{h.Node, names[h.Node], h.Client, h.Session, h.SessionName, h.Label, h.Holds, seconds(h.Since), h.Lingering, h.EndsIn.Seconds()})
+					v.Holders = append(v.Holders, shareView{h.Node, names[h.Node], h.Client, h.Session, h.SessionName, h.Label, h.Holds, seconds(h.Since), h.Lingering, h.EndsIn.Seconds(), h.Set})
 				}
 				return v, row
 			})

@@ -96,12 +96,13 @@ func (p *program) lockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "lock NAME… [-- COMMAND…]", Short: "Run a command while holding a lock",
 		Long: "Run a command while holding a lock: wait for the lock, run the command, release the lock. Without a command, hold the lock until interrupted.\n\n" +
-			"Several locks are acquired one by one, in the order of their names, so that such commands cannot wait for each other in a cycle, and released " +
-			"in reverse order. They are lost together. They need a COMMAND: without -- it would be taken for a lock.\n\n" +
+			"Several locks are acquired as a whole: the command holds none of them while it waits, so commands that wait cannot wait for each other in a cycle. They are " +
+			"released and lost together. They need a COMMAND: without -- it would be taken for a lock.\n\n" +
 			"With --permits and --of it is permits of a semaphore in place of a lock: commands on all machines run at the same time as long as their " +
 			"permits are no more than the limit.\n\n" +
 			"With --shared it runs beside other commands with --shared, and not beside one without. One that waits without it lets none in before it.\n\n" +
-			"With --refuse-deadlock a lock is not waited for, and the exit code is 124, if that would close a cycle of sessions that wait for each other. " +
+			"With --refuse-deadlock a lock is not waited for, and the exit code is 124, if that would close a cycle of sessions that wait for each other. A command that " +
+			"waits holds nothing, so this happens only with several locks, while a member of the group runs a build that does not know sets. " +
 			"A command inside another one has a session of its own, and the group does not know that the outer one waits for it: name all locks in one command.\n" + afterwards,
 		Example:     "  conclave lock nightly -- ./job.sh\n  conclave lock nightly --try -- ./job.sh || echo busy\n  conclave lock encoders --permits 1 --of 3 -- ./encode.sh",
 		Annotations: map[string]string{runsChild: "yes"}, ValidArgsFunction: p.completeLock,
@@ -227,7 +228,7 @@ func (p *program) elect(ctx context.Context, o tenancy, name string, argv []stri
 			if err != nil {
 				return lease{}, err
 			}
-			return leaseOf("election", s, grant{fencing.Token{Lock: name, Fence: fence}, e.Lost(), e.Resign, nil}), nil
+			return leaseOf("election", s, grant{[]fencing.Token{{Lock: name, Fence: fence}}, e.Lost(), e.Resign, nil}), nil
 		})
 		if err != nil {
 			return err

@@ -95,7 +95,7 @@ func (c nestedCycle) String() string {
 	return s.String()
 }
 
-// heldWait is a wait for each of the holders, which share the lock if they are several.
+// heldWait is a wait for each of the holders, which share the lock if they are several, and for sets that have it reserved.
 type heldWait struct {
 	nestedWait // without a holder
 	holders    []conclave.LockOwner
@@ -197,15 +197,27 @@ func (n *nesting) readLocks(ctx context.Context, c *conclave.Client, locks []str
 		if err != nil {
 			return err
 		}
-		if !e.Held {
-			continue
+		var holders []conclave.LockOwner
+		if e.Held {
+			holders = holdersOf(e)
 		}
-		holders := holdersOf(e)
-		for _, w := range e.Queue {
-			n.add(nestedWait{conclave.Wait{Lock: lock, Waiter: w}, e.Fence}, holders...)
+		for i, w := range e.Queue {
+			if inTheWay := append(reservedFor(e.Queue[:i], w), holders...); len(inTheWay) > 0 {
+				n.add(nestedWait{conclave.Wait{Lock: lock, Waiter: w}, e.Fence}, inTheWay...)
+			}
 		}
 	}
 	return nil
+}
+
+// reservedFor returns which of the waiters before another one have the lock reserved, in a mode that excludes it.
+func reservedFor(before []conclave.LockOwner, w conclave.LockOwner) (sets []conclave.LockOwner) {
+	for _, o := range before {
+		if o.Reserved && !(o.Shared && w.Shared) {
+			sets = append(sets, o)
+		}
+	}
+	return sets
 }
 
 // readSessions reads which sessions are inside others, and which are for elections that others lead. No session is listed unless it matters.
@@ -329,8 +341,11 @@ func (w nestedWait) persists(ctx context.Context, c *conclave.Client) (bool, err
 	by := func(s conclave.SessionID) func(conclave.LockOwner) bool {
 		return func(o conclave.LockOwner) bool { return o.Session == s }
 	}
-	return e.Held && e.Fence == w.fence && slices.ContainsFunc(holdersOf(e), by(w.Holder.Session)) &&
-		slices.ContainsFunc(e.Queue, by(w.Waiter.Session)), err
+	holds := e.Held && e.Fence == w.fence && slices.ContainsFunc(holdersOf(e), by(w.Holder.Session))
+	if w.Holder.Reserved {
+		holds = slices.ContainsFunc(e.Queue, func(o conclave.LockOwner) bool { return o.Reserved && o.Session == w.Holder.Session })
+	}
+	return holds && slices.ContainsFunc(e.Queue, by(w.Waiter.Session)), err
 }
 
 // holdersOf returns the holders of a lock that is held: one, or those that share it.
@@ -347,7 +362,7 @@ func mayBeNested(e conclave.Explanation) bool {
 		_, nested := outerOf(o.SessionName)
 		return nested
 	}
-	return len(e.Cycle) == 0 && e.Held && (slices.ContainsFunc(holdersOf(e), isNested) || slices.ContainsFunc(e.Queue, isNested))
+	return len(e.Cycle) == 0 && (slices.ContainsFunc(holdersOf(e), isNested) || slices.ContainsFunc(e.Queue, isNested))
 }
 
 // of returns a cycle that a holder of a lock is in; nil: none.

@@ -65,6 +65,38 @@ func TestNested_CycleThroughShared(t *testing.T) {
 	}
 }
 
+// A set that waits for the lock of a command has the lock reserved for which that runs another command.
+func TestNested_CycleThroughReservation(t *testing.T) {
+	n := member(t, "")
+	p, begin := nest(t, n, "a", "b")
+	b := n.FencedLock("b")
+	waiting, withdraw := context.WithCancel(within(t))
+	defer withdraw()
+	go func() { _, _ = n.LockSet([]string{"a", "b"}, conclave.WithLabel("set")).Lock(waiting) }()
+	awaitWaiters(t, b, 1)
+	for range 4 {
+		_, err := b.Lock(within(t))
+		must0(t, err)
+		must0(t, b.Unlock(within(t)))
+	}
+	begin()
+	awaitWaiters(t, b, 2)
+	cycles := decoded[[][]waitView](t, must(t, n, "cycles", "-o", "json"))
+	if len(cycles) != 1 || len(cycles[0]) != 2 {
+		t.Fatalf("%+v", cycles)
+	}
+	for _, w := range cycles[0] {
+		if w.Lock == "a" && w.Waiter.Set != 2 || w.Lock == "b" && (w.Holder.Label != "set" || !w.Holder.Reserved) {
+			t.Errorf("%+v", w)
+		}
+	}
+	out := must(t, n, "explain", "b")
+	if !strings.Contains(out, "not held: a set waits") || !strings.Contains(out, "set of 2, reserved") || !strings.Contains(out, "DEADLOCK?") {
+		t.Error(out)
+	}
+	p.kill()
+}
+
 // Each of two commands holds a lock and runs conclave lock for that of the other. The group sees four sessions of which none waits
 // for itself.
 func TestNested_CycleIsFound(t *testing.T) {

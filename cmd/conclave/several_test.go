@@ -4,22 +4,26 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/fencing"
 )
 
-// Several locks are acquired in the order of their names, whatever the order on the command line.
-func TestLock_SeveralSorted(t *testing.T) {
+// Several locks are acquired as a whole: while one is held elsewhere the others are free.
+func TestLock_SeveralTogether(t *testing.T) {
 	n := member(t, "")
 	b := n.FencedLock("b")
 	_, err := b.Lock(within(t))
 	must0(t, err)
 	p := start(t, "--addr", n.Addr(), "lock", "c", "a", "b", "--", "sh", "-c", `echo "held $CONCLAVE_LOCK=$CONCLAVE_FENCE of $CONCLAVE_FENCES"; exit 7`)
 	awaitWaiters(t, b, 1)
-	want(t, conclaveAt(n, "lock", "a", "--try", "--", "true"), 124, "locked")
-	must(t, n, "lock", "c", "--try", "--", "true") // its turn is after b's
+	must(t, n, "lock", "c", "a", "--try", "--", "true")
+	if out := must(t, n, "explain", "b"); !strings.Contains(out, "exclusive, set of 3") {
+		t.Error(out)
+	}
 	must0(t, b.Unlock(within(t)))
 	first, list, _ := strings.Cut(strings.TrimPrefix(p.line("held"), "held "), " of ")
 	tokens, err := fencing.Parse([]string{list})
@@ -27,8 +31,8 @@ func TestLock_SeveralSorted(t *testing.T) {
 	if len(tokens) != 3 || tokens[0].Lock != "a" || tokens[1].Lock != "b" || tokens[2].Lock != "c" {
 		t.Fatalf("%v", tokens)
 	}
-	if c := tokens[2]; first != c.String() || c.Fence <= tokens[1].Fence || c.Fence <= tokens[0].Fence {
-		t.Errorf("%s, want the largest fence of %s", first, list)
+	if c := tokens[2]; first != c.String() || c.Fence != tokens[1].Fence || c.Fence != tokens[0].Fence {
+		t.Errorf("%s, want the one fence of %s", first, list)
 	}
 	if code := p.wait(); code != 7 {
 		t.Errorf("exit code %d, want 7", code)
@@ -39,7 +43,66 @@ func TestLock_SeveralSorted(t *testing.T) {
 	}
 }
 
-// What was acquired is released when another of the locks is not.
+// Commands with --shared hold several locks together, each with the fence of those that share it. The listings show the sets.
+func TestLock_SeveralShared(t *testing.T) {
+	n := member(t, "")
+	reader := n.RWLock("b")
+	fence, err := reader.RLock(within(t))
+	must0(t, err)
+	args := []string{"--addr", n.Addr(), "lock", "a", "b", "--shared", "--", "sh", "-c"}
+	first := start(t, append(args, `echo "first $CONCLAVE_FENCES"; exec sleep 600`)...)
+	_, list, _ := strings.Cut(first.line("first"), " ")
+	tokens, err := fencing.Parse([]string{list})
+	if err != nil || len(tokens) != 2 || tokens[0].Fence <= fence || tokens[1].Fence != fence {
+		t.Errorf("%v, %v; want that of the reader, %v, for b", tokens, err, fence)
+	}
+	second := start(t, append(args, `echo "second $CONCLAVE_FENCES"`)...)
+	if _, other, _ := strings.Cut(second.line("second"), " "); other != list {
+		t.Errorf("fences %s and %s of commands that run together", other, list)
+	}
+	second.wait()
+	want(t, conclaveAt(n, "lock", "b", "c", "--try", "--", "true"), 124, `"b" held shared by session`)
+	if l := decoded[lockView](t, must(t, n, "locks", "a", "-o", "json")); l.Holders[0].Set != 2 {
+		t.Errorf("%+v", l)
+	}
+	must0(t, reader.RUnlock(within(t)))
+	if out := must(t, n, "explain", "b"); !strings.Contains(out, "set of 2") {
+		t.Error(out)
+	}
+	if e := decoded[explanationView](t, must(t, n, "explain", "b", "-o", "json")); e.Holder.Set != 2 || e.Holder.Reserved {
+		t.Errorf("%+v", e)
+	}
+	must(t, n, "release", "--session", decoded[lockView](t, must(t, n, "locks", "a", "-o", "json")).Session.String(), "--force")
+	first.line("locks a=")
+	if code := first.wait(); code != 123 {
+		t.Errorf("exit code %d, want 123", code)
+	}
+}
+
+// In a group that does not know sets, several locks are acquired in the order of their names.
+func TestTenancy_OneByOne(t *testing.T) {
+	n := member(t, "")
+	must0(t, lockNow(t, n, "b"))
+	s, err := n.NewSession(within(t), nil)
+	must0(t, err)
+	o := tenancy{try: true}
+	_, err = o.oneByOne(within(t), s, []string{"a", "b", "c"})
+	if !errors.Is(err, conclave.ErrLocked) {
+		t.Error(err)
+	}
+	want(t, conclaveAt(n, "lock", "a", "--try", "--", "true"), 124, s.ID().String())
+	must(t, n, "lock", "c", "--try", "--", "true")
+	o.shared = true
+	l, err := o.oneByOne(within(t), s, []string{"c", "d"})
+	must0(t, err)
+	if len(l.fences) != 2 || l.name != "d" || l.fence != l.fences[1].Fence || l.fence <= l.fences[0].Fence {
+		t.Errorf("%+v", l)
+	}
+	must0(t, l.release(within(t)))
+	must(t, n, "lock", "c", "d", "--try", "--", "true")
+}
+
+// None is acquired when one of the locks is not available.
 func TestLock_SeveralNotAcquired(t *testing.T) {
 	n := member(t, "")
 	must0(t, lockNow(t, n, "b"))
@@ -76,7 +139,7 @@ func TestLease_ReleasesInReverseOrder(t *testing.T) {
 	var released []string
 	var grants []grant
 	for _, name := range []string{"a", "b", "c"} {
-		grants = append(grants, grant{token: fencing.Token{Lock: name, Fence: 1}, release: func(context.Context) error {
+		grants = append(grants, grant{tokens: []fencing.Token{{Lock: name, Fence: 1}}, release: func(context.Context) error {
 			released = append(released, name)
 			return nil
 		}})
