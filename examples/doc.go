@@ -4,6 +4,7 @@
 //	go run ./examples/quickstart           the story of a lock, in seven chapters
 //	go run ./examples/fencedstore          a paused lock holder writes late and is refused
 //	go run ./examples/semaphorerecipe      a semaphore from sessions and keys
+//	go run ./examples/transfer             transfers between accounts, two locks at once
 //
 // Two are modules of their own, for what they link; docs/FENCING.md is about both:
 //
@@ -19,7 +20,7 @@
 //	go doc ./examples/cache                processes read shared keys from memory
 //	go doc ./examples/exclusivejob         one process runs the job of each period
 //
-// The first and the third run several members in one process, by the package
+// The first, the third and the fourth run several members in one process, by the package
 // examples/oneprocess.
 //
 // The tests of this folder run each of them as a process of its own and check its

@@ -51,6 +51,7 @@ func TestFlags_Invalid(t *testing.T) {
 		{"quickstart", []string{"now"}, `unexpected argument "now"`},
 		{"quickstart", []string{"-now"}, "-now"},
 		{"semaphorerecipe", []string{"now"}, `unexpected argument "now"`},
+		{"transfer", []string{"now"}, `unexpected argument "now"`},
 	} {
 		p := start(t, c.example, nil, c.example, c.args...)
 		status, text := p.wait(), strings.Join(p.text(), "\n")
@@ -76,6 +77,7 @@ func TestFlags_Help(t *testing.T) {
 		"fencedstore":     "go run ./examples/fencedstore",
 		"quickstart":      "go run ./examples/quickstart",
 		"semaphorerecipe": "go run ./examples/semaphorerecipe",
+		"transfer":        "go run ./examples/transfer",
 	} {
 		if example == "fencedstore" && runtime.GOOS == "windows" {
 			continue // it needs a Unix system, and prints that
