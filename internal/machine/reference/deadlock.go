@@ -10,83 +10,137 @@ import (
 // deadlocks is the rules of requests whose wait would close a cycle.
 type deadlocks struct{ *Model }
 
-// step is a wait for a lock, and an owner of that.
-type step struct {
-	lock   *Lock
-	waiter Place
-	owner  *Place
-	shared bool
-	linger bool
+// waiting is a request that waits, or is about to: for a lock, or a set.
+type waiting struct {
+	lock *Lock // nil: for another thing
+	Place
+	set *Set
 }
 
-// steps returns what a place in the queue for a lock waits for.
-func (x deadlocks) steps(l *Lock, p Place) (steps []step) {
+// step is a wait for a lock, and an owner of that; without an owner it only counts.
+type step struct {
+	lock     *Lock
+	waiter   Place // as which the request waits for the lock
+	owner    *Place
+	shared   bool // by a share
+	reserved bool // the owner holds nothing, but waits with a reservation
+	linger   bool
+}
+
+// steps returns what a request waits for.
+func (x deadlocks) steps(w waiting) (steps []step) {
 	switch {
-	case l.Owner != nil:
-		steps = append(steps, step{lock: l, waiter: p, owner: l.Owner, linger: l.Lingering})
-	case !l.Due():
-		for _, sh := range l.Live() {
-			steps = append(steps, step{l, p, &sh.Place, true, sh.linger})
+	case w.set != nil:
+		for _, p := range w.set.Parts {
+			steps = append(steps, step{})
+			if l := x.find(false, p.Name); l != nil {
+				of := w.Place
+				of.shared, of.set = p.Shared, w.set
+				behind := len(l.Queue) > 0 && older(l.Queue[0].arrival, w.arrival) && !sharing(x).due(l)
+				steps = append(steps, x.owners(l, of, !p.Shared || behind)...)
+			}
 		}
+	case w.lock != nil:
+		steps = x.owners(w.lock, w.Place, !sharing(x).due(w.lock))
 	}
 	return steps
 }
 
-// has reports whether a session holds a lock or leads.
+func (x deadlocks) owners(l *Lock, p Place, byShares bool) (steps []step) {
+	switch {
+	case l.Owner != nil:
+		steps = append(steps, step{lock: l, waiter: p, owner: l.Owner, linger: l.Lingering})
+	case byShares:
+		for _, sh := range l.Live() {
+			steps = append(steps, step{lock: l, waiter: p, owner: &sh.Place, shared: true, linger: sh.linger})
+		}
+	}
+	if s := (sets(x)).holdsBack(l, p); s != nil {
+		of := s.Place
+		part, _ := s.part(l)
+		of.set, of.shared = s, part.Shared
+		steps = append(steps, step{lock: l, waiter: p, owner: &of, reserved: true})
+	}
+	return steps
+}
+
+// has reports whether a session holds a lock or leads, or has one reserved.
 func (x deadlocks) has(session wire.ID) bool {
 	return slices.ContainsFunc(x.Locks, func(l *Lock) bool {
 		return l.Owner != nil && l.Owner.Session == session ||
 			slices.ContainsFunc(l.Live(), func(sh Share) bool { return sh.Session == session })
-	})
+	}) || slices.ContainsFunc(x.Waiting, func(s *Set) bool { return s.Passed >= MaxPassed && s.Session == session })
 }
 
-// closes returns the cycle that the wait for a lock would close, or nil: by all ways with one step, then by those
+// closes returns the cycle that the wait would close, or nil: by all ways with one step, then by those
 // with one more.
-func (x deadlocks) closes(l *Lock, p Place) *wire.Cycle {
-	if !x.has(p.Session) {
+func (x deadlocks) closes(w waiting) *wire.Cycle {
+	if !x.has(w.Session) {
 		return nil
 	}
 	most := min(cmp.Or(x.MostSearched, MaxSearched), cmp.Or(x.MostAllSearched, MaxAllSearched)-x.searched[x.forClient])
 	spent := 0
 	defer func() { x.searched[x.forClient] += spent }()
 	type place struct {
-		lock  *Lock
-		place Place
-		way   []step // to it
+		waiting
+		way []step // to it
 	}
 	reached := map[wire.ID]bool{}
-	for at := []place{{l, p, nil}}; len(at) > 0; at = at[1:] {
+	for at := []place{{w, nil}}; len(at) > 0; at = at[1:] {
 		if spent++; spent > most {
 			return nil
 		}
-		for _, s := range x.steps(at[0].lock, at[0].place) {
-			if s.shared {
-				if spent++; spent > most {
-					return nil
-				}
+		for _, s := range x.steps(at[0].waiting) {
+			if s.shared || s.owner == nil {
+				spent++
+			}
+			if spent > most {
+				return nil
+			}
+			if s.owner == nil {
+				continue
 			}
 			to := s.owner.Session
-			if s.linger || x.lateSession(to) != nil || to == at[0].place.Session || reached[to] {
+			if s.linger || x.lateSession(to) != nil || to == at[0].Session || reached[to] {
 				continue
 			}
 			way := append(slices.Clone(at[0].way), s)
-			if to == p.Session {
+			if to == w.Session {
 				return x.cycle(way)
 			}
 			spent += 8
 			reached[to] = true
-			for _, next := range x.places(func(q Place) bool { return q.Session == to }) {
-				of := &Lock{} // none, for permits
-				for _, l := range x.Locks {
-					if slices.ContainsFunc(l.Queue, func(q Place) bool { return q.arrival == next.arrival }) {
-						of = l
-					}
-				}
-				at = append(at, place{of, next, way})
+			for _, next := range x.waits(to) {
+				at = append(at, place{next, way})
 			}
+		}
+		if spent > most {
+			return nil
 		}
 	}
 	return nil
+}
+
+// waits returns the requests of a session that wait, those for sets last.
+func (x deadlocks) waits(session wire.ID) (all []waiting) {
+	places := x.places(func(p Place) bool { return p.Session == session })
+	for _, p := range places {
+		if p.set == nil {
+			w := waiting{Place: p}
+			for _, l := range x.Locks {
+				if slices.ContainsFunc(l.Queue, func(q Place) bool { return q.arrival == p.arrival }) {
+					w.lock = l
+				}
+			}
+			all = append(all, w)
+		}
+	}
+	for _, p := range places {
+		if p.set != nil {
+			all = append(all, waiting{Place: p, set: p.set})
+		}
+	}
+	return all
 }
 
 // cycle lists the first steps of a cycle.
@@ -94,7 +148,8 @@ func (x deadlocks) cycle(way []step) *wire.Cycle {
 	c, left := &wire.Cycle{Length: uint32(len(way))}, 4096
 	for _, s := range way {
 		w := &wire.Wait{Name: s.lock.Name, Election: s.lock.Election, Waiter: x.party(s.waiter), Holder: x.party(*s.owner)}
-		w.Waiter.Shared, w.Holder.Shared = s.waiter.shared, s.shared
+		w.Waiter.Shared, w.Holder.Shared, w.Holder.Reserved = s.waiter.shared, s.shared || s.reserved && s.owner.shared, s.reserved
+		w.Waiter.Reserved = s.waiter.set != nil && s.waiter.set.Passed >= MaxPassed
 		if s.waiter.arrival == 0 { // the request itself
 			w.Waiter.Since = x.since(x.stamp())
 		}
@@ -124,6 +179,7 @@ func (x deadlocks) party(p Place) *wire.LockOwner {
 	o := &wire.LockOwner{
 		Session: s.ID[:], Name: s.name, Member: s.Member, Client: s.Client, Handle: p.Handle, Label: p.Label, Since: x.since(p.Since),
 		Ttl: s.ttl, Renewed: -1,
+		Set: uint32(p.names()),
 	}
 	renewed := s.renewed
 	if s.Incarnation != (wire.ID{}) {

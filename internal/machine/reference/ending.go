@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -39,17 +40,20 @@ func (r *Model) releaseDead() {
 }
 
 // releaseOne releases one thing, unless there is none: a queue place by arrival, a
-// lock by fence, an election by fence, permits by fence, a share by number, a key by name.
+// set that waits by arrival, a lock by fence, an election by fence, permits by fence, a share by number, a set by fence,
+// a key by name.
 func (r *Model) releaseOne(d *dead) bool {
 	mine := r.places(func(p Place) bool { return p.Session == d.s.ID })
+	slices.SortStableFunc(mine, func(a, b Place) int { return cmp.Compare(min(1, a.names()), min(1, b.names())) })
 	if len(mine) > 0 {
+		r.quota -= max(1, mine[0].names()) - 1
 		r.serveAll(r.remove(mine[:1], wire.Code_SESSION_EXPIRED))
 		return true
 	}
 	for _, election := range []bool{false, true} {
 		var first *Lock
 		for _, l := range r.Locks {
-			if l.Election == election && l.Owner != nil && l.Owner.Session == d.s.ID && (first == nil || l.Fence < first.Fence) {
+			if l.Election == election && l.Owner != nil && l.Owner.set == nil && l.Owner.Session == d.s.ID && (first == nil || l.Fence < first.Fence) {
 				first = l
 			}
 		}
@@ -58,7 +62,7 @@ func (r *Model) releaseOne(d *dead) bool {
 			return true
 		}
 	}
-	return r.releasePermitOf(d) || sharing{r}.releaseOf(d) || r.releaseKeyOf(d)
+	return r.releasePermitOf(d) || sharing{r}.releaseOf(d) || sets{r}.releaseOf(d) || r.releaseKeyOf(d)
 }
 
 func (r *Model) releasePermitOf(d *dead) bool {
@@ -124,7 +128,11 @@ func (r *Model) visitLock(l *Lock) {
 		}
 		return
 	}
-	if d := r.lateSession(l.Owner.Session); d != nil {
+	switch d := r.lateSession(l.Owner.Session); {
+	case d == nil:
+	case l.Owner.set != nil:
+		sets{r}.release(l.Owner.set, d.until)
+	default:
 		r.free(l, d.until)
 	}
 }

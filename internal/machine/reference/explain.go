@@ -2,6 +2,7 @@ package reference
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"unicode/utf8"
 
@@ -47,6 +48,12 @@ func (r *Model) LockNow(election bool, name string) *Lock {
 			now.Queue = append(now.Queue, p)
 		}
 	}
+	for _, s := range (sets{r}).await(l) {
+		if r.lateSession(s.Session) == nil {
+			now.Queue = append(now.Queue, s.Place)
+		}
+	}
+	slices.SortFunc(now.Queue, func(a, b Place) int { return cmp.Compare(a.arrival, b.arrival) })
 	return &now
 }
 
@@ -54,19 +61,11 @@ func (r *Model) LockNow(election bool, name string) *Lock {
 // sessions in a shortest such cycle.
 func (r *Model) Cycles() map[wire.ID]int {
 	steps := make(map[[2]wire.ID]int) // of a shortest way, from a waiter to an owner
-	for _, l := range r.Locks {
-		var owners []wire.ID
-		if l.Owner != nil {
-			owners = append(owners, l.Owner.Session)
-		} else if !l.Due() {
-			for _, sh := range l.Live() {
-				owners = append(owners, sh.Session)
-			}
-		}
-		for _, owner := range owners {
-			for _, p := range l.Queue {
-				if p.Session != owner && r.lateSession(owner) == nil && r.lateSession(p.Session) == nil {
-					steps[[2]wire.ID{p.Session, owner}] = 1
+	for _, from := range r.Sessions {
+		for _, w := range (deadlocks{r}).waits(from.ID) {
+			for _, s := range (deadlocks{r}).steps(w) {
+				if s.owner != nil && s.owner.Session != from.ID && r.lateSession(s.owner.Session) == nil {
+					steps[[2]wire.ID{from.ID, s.owner.Session}] = 1
 				}
 			}
 		}

@@ -18,6 +18,7 @@ const (
 	MaxAllSessions  = 1_048_576
 	MaxStandalone   = 16_384
 	MaxReleased     = 5_000
+	MaxSet          = 128
 	MaxWaiters      = 16_384
 	MaxQueued       = 16_384
 	MaxShares       = 16_384

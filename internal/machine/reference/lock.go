@@ -94,8 +94,7 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 		return bad
 	}
 	place := Place{Label: label, End: end, Session: wire.ID(c.Session), Handle: c.Handle, Ticket: t, value: c.Value, linger: c.Lingering && !c.Election && atLeast(r.Level) >= wire.LevelLinger}
-	r.visitLock(r.find(c.Election, c.Name))
-	l := r.find(c.Election, c.Name)
+	l := sets{r}.visited(c, place.Session)
 	if x := (sharing{r}); c.Shared && x.level() {
 		return x.request(l, place, c)
 	}
@@ -103,20 +102,21 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 	if c.Fence != 0 && (!mine || l.Fence != c.Fence) {
 		return answer(wire.Code_OWNERSHIP_LOST)
 	}
-	if !mine && !(l != nil && l.Unclaimed && l.Owner.Session == place.Session) {
-		var bad *wire.Reply
-		if l, bad = (sharing{r}).disclaim(l, place.Session); bad != nil {
-			return bad
-		}
+	if l, bad = (sets{r}).cleared(l, c, place.Session); bad != nil {
+		return bad
 	}
-	switch {
-	case l == nil:
+	if l == nil {
 		l = &Lock{Name: c.Name, Election: c.Election}
 		r.Locks = append(r.Locks, l)
-		return r.grant(l, place)
+	}
+	switch {
+	case sets{r}.idle(l):
+		reply := r.grant(l, place)
+		sets{r}.grantedOne(l, place)
+		return reply
 	case l.Unclaimed && l.Owner.Session == place.Session:
 		reply := r.grant(l, place)
-		if len(l.Queue) > 0 {
+		if len(l.Queue) > 0 || (sets{r}).wants(l, false) {
 			r.recallOwner(l)
 		}
 		return reply
@@ -134,7 +134,7 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 		}
 		return &wire.Reply{Code: wire.Code_LOCKED, Holder: r.holder(l)}
 	}
-	return sharing{r}.exclusion(l)
+	return sharing{r}.exclusion(l, place)
 }
 
 func (r *Model) holder(l *Lock) *wire.Holder {
@@ -148,7 +148,7 @@ func (r *Model) holder(l *Lock) *wire.Holder {
 // heldBy reports whether the handle holds the lock. No handle holds an unclaimed
 // one.
 func (l *Lock) heldBy(session []byte, handle uint64) bool {
-	return l != nil && l.Owner != nil && !l.Unclaimed && bytes.Equal(l.Owner.Session[:], session) && l.Owner.Handle == handle
+	return l != nil && l.Owner != nil && l.Owner.set == nil && !l.Unclaimed && bytes.Equal(l.Owner.Session[:], session) && l.Owner.Handle == handle
 }
 
 func (r *Model) unlock(c *wire.Unlock) *wire.Reply {
@@ -249,6 +249,9 @@ func (r *Model) withdraw(inc wire.ID, c *wire.Withdraw) *wire.Reply {
 	if reply := (sharing{r}).withdraw(t); reply != nil {
 		return reply
 	}
+	if reply := (sets{r}).withdraw(t); reply != nil {
+		return reply
+	}
 	for _, s := range r.Semaphores {
 		for _, p := range s.Permits {
 			if !p.Unclaimed && p.Ticket == t && r.lateSession(p.Session) == nil {
@@ -272,6 +275,9 @@ func (r *Model) Tickets(inc wire.ID) (tickets []wire.Ticket) {
 		for _, sh := range l.Live() {
 			tickets = append(tickets, sh.Ticket)
 		}
+	}
+	for _, s := range r.Sets {
+		tickets = append(tickets, s.Ticket)
 	}
 	for _, s := range r.Semaphores {
 		for _, p := range s.Permits {

@@ -19,6 +19,7 @@ type hold struct {
 	key     string // durable
 	session wire.ID
 	lose    func(until int64)
+	names   int
 }
 
 // End is when a hold ends by its MaxHold, and what its request needs for that.
@@ -70,6 +71,9 @@ func (e End) state(reply *wire.Reply, applied int64) *wire.Reply {
 	return reply
 }
 
+// Over reports whether the time of a hold has passed.
+func (e End) Over(now int64) bool { return e.ends != 0 && e.ends <= now }
+
 // holds returns all holds that end in time.
 func (x bounding) holds() (all []hold) {
 	until := func(s wire.ID) int64 {
@@ -80,7 +84,7 @@ func (x bounding) holds() (all []hold) {
 	}
 	add := func(key string, e *End, s wire.ID, lose func(until int64)) {
 		if e.ends != 0 {
-			all = append(all, hold{e, key, s, func(int64) { lose(until(s)) }})
+			all = append(all, hold{e, key, s, func(int64) { lose(until(s)) }, 1})
 		}
 	}
 	for _, l := range x.Locks {
@@ -92,6 +96,12 @@ func (x bounding) holds() (all []hold) {
 				add("h"+l.Name+"\x00"+string(binary.BigEndian.AppendUint64(nil, sh.Number)), &l.Shares[i].End, sh.Session,
 					func(until int64) { sharing(x).lose(l, sh.Number, until) })
 			}
+		}
+	}
+	for _, s := range x.Sets {
+		add("g"+string(binary.BigEndian.AppendUint64(nil, s.Fence)), &s.End, s.Session, func(until int64) { sets(x).release(s, until) })
+		if s.ends != 0 {
+			all[len(all)-1].names = len(s.Parts)
 		}
 	}
 	for _, s := range x.Semaphores {
@@ -114,6 +124,7 @@ func (x bounding) end() bool {
 		}
 	}
 	if first.End != nil {
+		x.quota -= first.names
 		first.lose(0)
 	}
 	return first.End != nil
@@ -135,10 +146,10 @@ func (x bounding) command(c *wire.Command) *wire.Reply {
 }
 
 func (x bounding) extend(c *wire.Extend) *wire.Reply {
-	if bad := checkName(c.Name); bad != nil {
+	if bad := checkName(c.Name); bad != nil && !c.Set {
 		return bad
 	}
-	if _, bad := x.wanted(c.MaxHold, c.Space == wire.Space_LOCK || c.Space == wire.Space_SEMAPHORE); bad != nil {
+	if _, bad := x.wanted(c.MaxHold, c.Set || c.Space == wire.Space_LOCK || c.Space == wire.Space_SEMAPHORE); bad != nil {
 		return bad
 	}
 	if _, bad := x.live(c.Session); bad != nil {
@@ -157,6 +168,13 @@ func (x bounding) extend(c *wire.Extend) *wire.Reply {
 
 // named returns the end of the hold that an Extend names, with the reply about the hold.
 func (x bounding) named(c *wire.Extend) (*End, *wire.Reply) {
+	if c.Set {
+		s := sets(x).held(c.Session, c.Fence)
+		if s == nil {
+			return nil, answer(wire.Code_NOT_HELD)
+		}
+		return &s.End, &wire.Reply{Code: wire.Code_OK, Fence: s.Fence, Holds: 1}
+	}
 	if c.Space == wire.Space_SEMAPHORE {
 		s := x.Semaphore(c.Name)
 		if s == nil {
@@ -197,6 +215,11 @@ func Ending(r *Model) (all []*wire.Extend) {
 			if sh.ends != 0 {
 				all = append(all, &wire.Extend{Name: l.Name, Session: sh.Session[:], Share: sh.Number})
 			}
+		}
+	}
+	for _, s := range r.Sets {
+		if s.ends != 0 {
+			all = append(all, &wire.Extend{Set: true, Session: s.Session[:], Fence: s.Fence})
 		}
 	}
 	for _, s := range r.Semaphores {

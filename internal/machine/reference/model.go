@@ -25,6 +25,8 @@ type Model struct {
 	Incarnations []Incarnation
 	Sessions     []*Session
 	Locks        []*Lock // and elections
+	Sets         []*Set  // that are held, by fence
+	Waiting      []*Set  // those that wait, by arrival
 	Semaphores   []*Semaphore
 	Split        int // things that one entry releases; 0: MaxReleased
 
@@ -98,6 +100,7 @@ type Place struct {
 	linger  bool
 	shared  bool
 	arrival int
+	set     *Set // of which it is; nil: of none
 	End
 }
 
@@ -188,7 +191,6 @@ func (r *Model) fire() {
 	}
 	r.end(nil, fact.Expired, shortened)
 	for r.quota > 0 && (bounding{r}).end() {
-		r.quota--
 	}
 	for r.quota > 0 && r.endDelay() {
 		r.quota--
@@ -353,7 +355,7 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 	case *wire.Command_Downgrade:
 		return sharing{r}.downgrade(op.Downgrade)
 	}
-	return bounding{r}.command(c)
+	return sets{r}.command(t, c)
 }
 
 // final is the last outcome of a ticket; it replaces the stored one, if any.

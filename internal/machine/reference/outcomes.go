@@ -31,6 +31,9 @@ func (inc *Incarnation) kept(seq uint64) (n int) {
 		if o.Reply.Code == wire.Code_QUEUED && o.Reply.Holds <= MaxSlots {
 			n += 5 * int(o.Reply.Holds)
 		}
+		if set := o.Reply.GetSet(); set != nil {
+			n += 10*max(len(set.Fences), int(set.Shared)) + 64*len(set.Taken)
+		}
 		for _, w := range o.Reply.GetCycle().GetWaits() {
 			n += stepBytes(w)
 		}
@@ -68,7 +71,7 @@ func (r *Model) barred(t wire.Ticket, data []byte) bool {
 		return false
 	}
 	if c.GetRenew() == nil && c.GetRenewClients() == nil && c.GetRenewSession() == nil && c.GetCloseSession() == nil &&
-		c.GetUnlock() == nil && c.GetDowngrade() == nil && c.GetExtend() == nil && c.GetRelease() == nil && c.GetWithdraw() == nil {
+		c.GetUnlock() == nil && c.GetDowngrade() == nil && c.GetExtend() == nil && c.GetUnlockSet() == nil && c.GetRelease() == nil && c.GetWithdraw() == nil {
 		limit -= limit / 4
 	}
 	return inc.kept(t.Seq) >= limit

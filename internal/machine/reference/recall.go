@@ -47,7 +47,7 @@ func (x sharing) recallShares(l *Lock) {
 
 // recallClaimed recalls a share that has taken the place of a hold that exclusive requests have recalled.
 func (x sharing) recallClaimed(l *Lock, number uint64) {
-	if !l.exclusive() {
+	if !l.exclusive() && !sets(x).wants(l, true) {
 		return
 	}
 	for _, sh := range l.Live() {

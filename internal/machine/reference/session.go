@@ -155,15 +155,18 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 	s.Incarnation, s.Member, s.Client = inc.ID, inc.Member, inc.Client
 	var held []*Lock
 	for _, l := range r.Locks {
-		if l.Owner != nil && l.Owner.Session == s.ID {
+		if l.Owner != nil && l.Owner.set == nil && l.Owner.Session == s.ID {
 			l.Unclaimed = true
 			held = append(held, l)
 		}
 		for i := range l.Shares {
-			if sh := &l.Shares[i]; sh.until == 0 && sh.Session == s.ID {
+			if sh := &l.Shares[i]; sh.until == 0 && sh.set == nil && sh.Session == s.ID {
 				sh.Unclaimed = true
 			}
 		}
+	}
+	for _, set := range r.Sets {
+		set.Unclaimed = set.Unclaimed || set.Session == s.ID
 	}
 	slices.SortFunc(held, func(a, b *Lock) int { return cmp.Compare(a.Fence, b.Fence) })
 	for _, l := range held {
@@ -279,13 +282,29 @@ func (r *Model) places(meant func(Place) bool) []Place {
 	for _, s := range r.Semaphores {
 		add(s.Queue)
 	}
+	for _, s := range r.Waiting {
+		of := s.Place
+		of.set = s
+		add([]Place{of})
+	}
 	slices.SortFunc(places, func(a, b Place) int { return cmp.Compare(a.arrival, b.arrival) })
 	return places
 }
 
-// queued counts the queue places of a process.
-func (r *Model) queued(inc wire.ID) int {
-	return len(r.places(func(p Place) bool { return p.Ticket.Incarnation == inc }))
+// queued counts the queue places of a process, and the names of its sets that wait.
+func (r *Model) queued(inc wire.ID) (n int) {
+	for _, p := range r.places(func(p Place) bool { return p.Ticket.Incarnation == inc }) {
+		n += max(1, p.names())
+	}
+	return n
+}
+
+// names counts the names of a set that waits; 0: it is none.
+func (p Place) names() int {
+	if p.set == nil {
+		return 0
+	}
+	return len(p.set.Parts)
 }
 
 // remove removes places and returns the queues that they were in.
@@ -302,6 +321,13 @@ func (r *Model) remove(places []Place, code wire.Code) (shortened shortened) {
 			before := len(s.Queue)
 			if s.Queue = slices.DeleteFunc(s.Queue, same); len(s.Queue) < before {
 				shortened.semaphores = append(shortened.semaphores, s)
+			}
+		}
+		if p.set != nil {
+			for _, l := range (sets{r}).leave(p.set) {
+				if !slices.Contains(shortened.locks, l) {
+					shortened.locks = append(shortened.locks, l)
+				}
 			}
 		}
 		r.say(p.Ticket, code)

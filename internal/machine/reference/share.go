@@ -38,9 +38,9 @@ func (l *Lock) exclusive() bool {
 	return slices.ContainsFunc(l.Queue, func(p Place) bool { return !p.shared })
 }
 
-// Due reports that the head of the queue waits only for the next entry.
-func (l *Lock) Due() bool {
-	return l.Owner == nil && l.until == 0 && len(l.Queue) > 0 && l.Queue[0].shared
+// due reports that the head of the queue waits only for the next entry.
+func (x sharing) due(l *Lock) bool {
+	return l.Owner == nil && l.until == 0 && len(l.Queue) > 0 && l.Queue[0].shared && sets(x).holdsBack(l, l.Queue[0]) == nil
 }
 
 // share finds a share that a handle of the session holds; -1: there is none.
@@ -49,7 +49,7 @@ func (l *Lock) share(session []byte, number uint64) int {
 		return -1
 	}
 	return slices.IndexFunc(l.Shares, func(sh Share) bool {
-		return sh.Number == number && sh.until == 0 && !sh.Unclaimed && bytes.Equal(sh.Session[:], session)
+		return sh.Number == number && sh.until == 0 && !sh.Unclaimed && sh.set == nil && bytes.Equal(sh.Session[:], session)
 	})
 }
 
@@ -86,7 +86,7 @@ func (x sharing) request(l *Lock, p Place, c *wire.Lock) *wire.Reply {
 		x.recallClaimed(l, reply.Share)
 		return reply
 	}
-	free := l == nil || l.Owner == nil && l.until == 0 && !l.exclusive()
+	free := l == nil || l.Owner == nil && l.until == 0 && !l.exclusive() && sets(x).holdsBack(l, p) == nil
 	switch {
 	case !free && !c.Wait:
 		return x.refusal(l, p)
@@ -108,7 +108,9 @@ func (x sharing) request(l *Lock, p Place, c *wire.Lock) *wire.Reply {
 		l = &Lock{Name: c.Name}
 		x.Locks = append(x.Locks, l)
 	}
-	return x.take(l, p)
+	reply := x.take(l, p)
+	sets(x).grantedOne(l, p)
+	return reply
 }
 
 // line puts a request at the end of the queue.
@@ -117,7 +119,7 @@ func (x sharing) line(l *Lock, p Place, c *wire.Lock) *wire.Reply {
 		return answer(wire.Code_BUSY)
 	}
 	if c.RefuseDeadlock && x.Level >= wire.LevelDeadlock {
-		if cycle := deadlocks(x).closes(l, p); cycle != nil {
+		if cycle := deadlocks(x).closes(waiting{lock: l, Place: p}); cycle != nil {
 			return &wire.Reply{Code: wire.Code_DEADLOCK, Cycle: cycle}
 		}
 	}
@@ -126,15 +128,19 @@ func (x sharing) line(l *Lock, p Place, c *wire.Lock) *wire.Reply {
 	p.arrival, p.Since = x.arrivals, x.stamp()
 	l.Queue = append(l.Queue, p)
 	reply := &wire.Reply{Code: wire.Code_QUEUED, Position: uint32(len(l.Queue)), Holder: x.holder(l)}
-	if p.shared {
+	s := sets(x).holdsBack(l, p)
+	switch {
+	case p.shared:
 		reply.Holder = x.obstacle(l)
+	case s != nil && l.Owner == nil && len(l.Live()) == 0:
+		reply.Holder = sets(x).waits(s.Place)
 	}
 	return reply
 }
 
 // refusal is what a shared request gets that does not wait.
 func (x sharing) refusal(l *Lock, p Place) *wire.Reply {
-	if l.Owner == nil && !l.exclusive() {
+	if l.Owner == nil && !l.exclusive() && sets(x).holdsBack(l, p) == nil {
 		return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: max(0, l.until-x.Now)}
 	}
 	if l.Owner != nil && (!p.linger || l.Owner.Session != p.Session) {
@@ -144,10 +150,13 @@ func (x sharing) refusal(l *Lock, p Place) *wire.Reply {
 }
 
 // exclusion is what an exclusive request gets that does not wait, if there is no exclusive owner.
-func (x sharing) exclusion(l *Lock) *wire.Reply {
-	if len(l.Live()) > 0 || l.Due() {
+func (x sharing) exclusion(l *Lock, p Place) *wire.Reply {
+	if len(l.Live()) > 0 || x.due(l) {
 		x.recallShares(l)
 		return &wire.Reply{Code: wire.Code_LOCKED, Holder: x.holder(l)}
+	}
+	if s := sets(x).holdsBack(l, p); s != nil {
+		return &wire.Reply{Code: wire.Code_LOCKED, Holder: sets(x).waits(s.Place)}
 	}
 	until := l.until
 	for _, sh := range l.Shares {
@@ -156,16 +165,19 @@ func (x sharing) exclusion(l *Lock) *wire.Reply {
 	return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: max(0, until-x.Now)}
 }
 
-// obstacle describes the exclusive owner, or the exclusive request at the head of the queue.
+// obstacle describes the exclusive owner, or the exclusive request at the head of the queue, or the set before that.
 func (x sharing) obstacle(l *Lock) *wire.Holder {
 	if l.Owner != nil {
 		return x.holder(l)
 	}
-	if len(l.Queue) == 0 || l.Queue[0].shared || x.lateSession(l.Queue[0].Session) != nil {
-		return nil
+	s := sets(x).holdsBack(l, Place{shared: true})
+	switch {
+	case len(l.Queue) > 0 && !l.Queue[0].shared && (s == nil || l.Queue[0].arrival < s.arrival):
+		return sets(x).waits(l.Queue[0])
+	case s != nil:
+		return sets(x).waits(s.Place)
 	}
-	p := l.Queue[0]
-	return &wire.Holder{Session: p.Session[:], Member: x.session(p.Session[:]).Member, Handle: p.Handle, Waiting: true}
+	return nil
 }
 
 // oldest describes the share with the smallest number.
@@ -269,9 +281,12 @@ func (x sharing) downgrade(c *wire.Downgrade) *wire.Reply {
 
 // serve grants to the head of the queue, once the lock is free for it.
 func (x sharing) serve(l *Lock) {
-	for granted := 0; l.Owner == nil && l.until == 0; {
+	for granted, looked := 0, 0; l.Owner == nil && l.until == 0; {
+		if sets(x).serve(l, &looked); l.Owner != nil {
+			return
+		}
 		if len(l.Queue) == 0 {
-			if len(l.Shares) == 0 {
+			if len(l.Shares) == 0 && len(sets(x).await(l)) == 0 {
 				x.Locks = slices.DeleteFunc(x.Locks, func(o *Lock) bool { return o == l })
 			}
 			return
@@ -283,7 +298,7 @@ func (x sharing) serve(l *Lock) {
 		if x.dismissDead(&l.Queue) {
 			continue
 		}
-		if next.shared && granted > 0 && x.grants <= 0 {
+		if sets(x).holdsBack(l, next) != nil || next.shared && granted > 0 && x.grants <= 0 {
 			return
 		}
 		l.Queue = slices.Clone(l.Queue[1:])
@@ -295,6 +310,7 @@ func (x sharing) serve(l *Lock) {
 		} else {
 			reply = x.grant(l, next)
 		}
+		sets(x).grantedOne(l, next)
 		reply.Trace = x.trace
 		x.final(next.Ticket, reply)
 	}
@@ -305,7 +321,7 @@ func (x sharing) goOn() {
 	for x.grants > 0 {
 		var first *Lock
 		for _, l := range x.Locks {
-			if l.Due() && (first == nil || l.Queue[0].arrival < first.Queue[0].arrival) {
+			if x.due(l) && (first == nil || l.Queue[0].arrival < first.Queue[0].arrival) {
 				first = l
 			}
 		}
@@ -329,7 +345,7 @@ func (x sharing) considerDelays(consider func(at int64, key string, end func()))
 func (x sharing) ofSession(id wire.ID) (at *Lock, number uint64) {
 	for _, l := range x.Locks {
 		for _, sh := range l.Live() {
-			if sh.Session == id && (at == nil || sh.Number < number) {
+			if sh.Session == id && sh.set == nil && (at == nil || sh.Number < number) {
 				at, number = l, sh.Number
 			}
 		}
@@ -343,22 +359,6 @@ func (x sharing) releaseOf(d *dead) bool {
 		x.lose(l, number, d.until)
 	}
 	return l != nil
-}
-
-// disclaim releases the unclaimed shares of a session that asks for the lock exclusively, as far as the entry may.
-func (x sharing) disclaim(l *Lock, session wire.ID) (*Lock, *wire.Reply) {
-	if l == nil {
-		return nil, nil
-	}
-	for i, released := l.unclaimed(session), 0; i >= 0; i = l.unclaimed(session) {
-		if released > 0 && x.quota <= 0 {
-			return nil, answer(wire.Code_BUSY)
-		}
-		released++
-		x.quota--
-		x.lose(l, l.Shares[i].Number, 0)
-	}
-	return x.find(l.Election, l.Name), nil
 }
 
 // withdraw undoes the first hold of the share that a ticket has obtained.

@@ -1,0 +1,95 @@
+package reference
+
+import (
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// What an attached session was left: sets are claimed as a whole, by the same request.
+
+// claims reports whether a request by an attached session is for the set as it was left.
+func (s *Set) claims(left *Set) bool {
+	return left.Unclaimed && left.Session == s.Session && slices.EqualFunc(left.Parts, s.Parts, func(a, b Part) bool {
+		return a.Name == b.Name && a.Shared == b.Shared
+	})
+}
+
+// claim grants a set again in place. Each phase goes on: it has the former share until it has the new one.
+func (x sets) claim(left, s *Set) *wire.Reply {
+	reply := x.grant(s)
+	x.Sets = slices.DeleteFunc(x.Sets, func(o *Set) bool { return o == left })
+	for _, p := range left.Parts {
+		l := x.find(false, p.Name)
+		l.Shares = slices.DeleteFunc(l.Shares, func(sh Share) bool { return p.Shared && sh.Number == p.number })
+	}
+	return reply
+}
+
+// disclaim releases what an attached session has not claimed and what would keep it from the names, as far as the
+// entry may.
+func (x sets) disclaim(session wire.ID, parts ...Part) *wire.Reply {
+	released := 0
+	for _, p := range parts {
+		for release := x.unclaimed(session, p); release != nil; release = x.unclaimed(session, p) {
+			if released > 0 && x.quota <= 0 {
+				return answer(wire.Code_BUSY)
+			}
+			released++
+			x.quota--
+			release()
+		}
+	}
+	return nil
+}
+
+// visited returns what a request asks for, once what ended sessions and an earlier process have left of it does not stand
+// before others; nil: there is nothing.
+func (x sets) visited(c *wire.Lock, session wire.ID) *Lock {
+	x.visitLock(x.find(c.Election, c.Name))
+	x.disclaimOwner(x.find(c.Election, c.Name), session)
+	return x.find(c.Election, c.Name)
+}
+
+// cleared returns the lock that a session asks for exclusively, once the shares are released that it would wait for itself.
+// nil: there is none then.
+func (x sets) cleared(l *Lock, c *wire.Lock, session wire.ID) (*Lock, *wire.Reply) {
+	if c.Election || l.heldBy(c.Session, c.Handle) || l != nil && l.Unclaimed && l.Owner.Session == session {
+		return l, nil
+	}
+	bad := x.disclaim(session, Part{Name: c.Name})
+	return x.find(false, c.Name), bad
+}
+
+// disclaimOwner releases an unclaimed set of an attached session that has a lock which it asks for alone.
+func (x sets) disclaimOwner(l *Lock, session wire.ID) {
+	if l != nil && l.Owner != nil && l.Owner.set != nil && l.Owner.set.Unclaimed && l.Owner.Session == session {
+		x.release(l.Owner.set, 0)
+	}
+}
+
+// unclaimed returns what releases the first of those things; nil: there is none.
+func (x sets) unclaimed(session wire.ID, p Part) (release func()) {
+	l := x.find(false, p.Name)
+	if l == nil {
+		return nil
+	}
+	if o := l.Owner; o != nil && o.Session == session {
+		switch {
+		case o.set != nil && o.set.Unclaimed:
+			return func() { x.release(o.set, 0) }
+		case l.Unclaimed:
+			return func() { x.Model.free(l, 0) }
+		}
+	}
+	for _, sh := range l.Live() {
+		switch {
+		case p.Shared || sh.Session != session:
+		case sh.set != nil && sh.set.Unclaimed:
+			return func() { x.release(sh.set, 0) }
+		case sh.Unclaimed:
+			return func() { sharing(x).lose(l, sh.Number, 0) }
+		}
+	}
+	return nil
+}
