@@ -69,7 +69,12 @@ func (ld *loader) linkBound(of endable, ends, requested int64, possible bool) er
 	case !possible || !x.hasMaxHold(), requested < 0 || requested > x.now, ends <= requested || ends > after(x.now, MaxMaxHold):
 		return errRange
 	default:
-		x.add(&bound{of: of, ends: ends, requested: requested})
+		b := new(bound)
+		if s, ok := of.(*set); ok {
+			b = &s.hold // its shares know it
+		}
+		b.of, b.ends, b.requested = of, ends, requested
+		x.add(b)
 	}
 	return nil
 }

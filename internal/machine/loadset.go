@@ -136,7 +136,7 @@ func (ld *loader) linkSet(s *set, st *wire.SetState, drawn map[uint64]bool) (err
 		}
 		drawn[n] = true
 	}
-	s.session = m.sessions[id]
+	s.session, s.hold.of = m.sessions[id], s
 	for i := range s.parts {
 		if err := ld.linkPart(s, i, st.Fences); err != nil {
 			return err
