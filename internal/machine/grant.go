@@ -16,7 +16,7 @@ func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
 	m.voidTicket(l)
 	bounding{m}.drop(l.bound())
 	r := m.grant(l, w)
-	if l.waiters() > 0 { // they have recalled the former hold
+	if l.waiters()+l.sets().len() > 0 { // they have recalled the former hold
 		m.recallOwner(l)
 	}
 	return r

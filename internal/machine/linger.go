@@ -94,7 +94,7 @@ func (x sharing) recallShare(sh *share) {
 // recallClaimed recalls the share with that number, which has been claimed, if exclusive requests
 // wait: they have recalled the former hold, and all other shares.
 func (x sharing) recallClaimed(l *lock, number uint64) {
-	if l.exclusives() == 0 {
+	if ws := l.sets(); l.exclusives() == 0 && (ws == nil || ws.exclusive.Len == 0) {
 		return
 	}
 	if sh, _ := l.phase().live.Get(&share{number: number}); sh.lingering {
