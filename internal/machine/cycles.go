@@ -255,12 +255,12 @@ func (r request) blockedBy(v *ordered.Visits, left *int) iter.Seq[wait] {
 		case r.set != nil:
 			for i := range r.set.parts {
 				v.Count()
-				if *left--; !r.set.parts[i].blockedBy(v, left, yield) {
+				if *left--; *left < 0 || !r.set.parts[i].blockedBy(v, left, yield) {
 					return
 				}
 			}
 		case w.lock != nil:
-			holders(w.lock, r, true, w.shared, v, left, yield)
+			holders(w.lock, r, !w.lock.isDue(), w.shared, v, left, yield)
 		}
 	}
 }
@@ -271,7 +271,7 @@ func (p *part) blockedBy(v *ordered.Visits, left *int, yield func(wait) bool) (m
 		return true
 	}
 	head := p.lock.head()
-	behind := head != nil && (p.set.position == 0 || head.position < p.set.position)
+	behind := head != nil && (p.set.position == 0 || head.position < p.set.position) && !p.lock.isDue()
 	return holders(p.lock, request{set: p.set}, !p.shared || behind, p.shared, v, left, yield)
 }
 
@@ -282,7 +282,7 @@ func holders(l *lock, r request, byShares, shared bool, v *ordered.Visits, left 
 	switch {
 	case l.owner != nil:
 		more = yield(wait{by: r, shared: shared, lock: l, owner: l.owner})
-	case byShares && l.phase().isLive() && !l.isDue():
+	case byShares && l.phase().isLive():
 		l.phase().live.Ascend(func(sh *share) bool {
 			v.Count()
 			*left--
