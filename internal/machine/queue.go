@@ -84,6 +84,9 @@ func (w *waiter) holder() *wire.Holder {
 	case w.shared:
 		return w.lock.obstacle()
 	}
+	if p := w.lock.sets().reservation(false, w.position); p != nil && w.lock.owner == nil && !w.lock.phase().isLive() {
+		return p.set.holder()
+	}
 	return w.lock.holder()
 }
 
