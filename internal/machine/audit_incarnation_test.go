@@ -8,7 +8,7 @@ func (a *auditor) incarnations() {
 			a.fail("the incarnation %s is kept after its end", id)
 		}
 		a.waiting += inc.waiters.Len()
-		a.tickets -= inc.holds.Len() + inc.shares.Len() + inc.permits.Len()
+		a.obtained(&inc.acquisitions)
 	}
 	retained := a.m.retention
 	retained.members, retained.clients = 0, 0
@@ -19,7 +19,7 @@ func (a *auditor) incarnations() {
 	}()
 	for inc := range a.m.registry.all() {
 		a.waiting += inc.waiters.Len()
-		a.tickets -= inc.holds.Len() + inc.shares.Len() + inc.permits.Len()
+		a.obtained(&inc.acquisitions)
 		bytes := a.window(inc)
 		if inc.client {
 			retained.clients += bytes
@@ -38,6 +38,20 @@ func (a *auditor) incarnations() {
 			a.fail("incarnation %s counts %d sessions, %d timed, and has %d and %d", inc.id, inc.count, inc.timed, n, timed)
 		}
 		a.bound += n
+	}
+}
+
+// obtained counts what the tickets of an incarnation have obtained.
+func (a *auditor) obtained(got *acquisitions) {
+	a.tickets -= got.holds.Len() + got.shares.Len() + got.permits.Len() + got.sets.Len()
+	a.waitingSets -= got.waitingSets.Len()
+	names := 0
+	got.waitingSets.Ascend(func(s *set) bool {
+		names += len(s.parts)
+		return true
+	})
+	if names != got.inSets {
+		a.fail("an incarnation counts %d names of sets that wait, and has %d", got.inSets, names)
 	}
 }
 

@@ -16,10 +16,17 @@ func (a *auditor) ends() {
 		n++
 	}
 	for _, l := range a.m.locks.byName {
-		check(l, l.owner)
-		for _, sh := range a.m.sharesOf(l) {
-			check(sh, sh.owner)
+		if l.set() == nil {
+			check(l, l.owner)
 		}
+		for _, sh := range a.m.sharesOf(l) {
+			if sh.set() == nil {
+				check(sh, sh.owner)
+			}
+		}
+	}
+	for _, s := range a.m.sets.byFence {
+		check(s, s.session)
 	}
 	for _, l := range a.m.elections.byName {
 		if l.bound() != nil {

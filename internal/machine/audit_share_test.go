@@ -27,11 +27,13 @@ func (a *auditor) phase(l *lock) {
 			}
 		default:
 			live++
-			a.shares++
+			if sh.set() == nil {
+				a.shares++
+			}
 			if sh.lingering {
 				lingering++
 			}
-			if sh.delayUntil != 0 || sh.holds == 0 || a.m.sessions[sh.owner.id] != sh.owner || p.fence > sh.number {
+			if sh.delayUntil != 0 || sh.holds == 0 || a.m.sessions[sh.owner.id] != sh.owner || p.fence > sh.number && sh.set() == nil {
 				a.fail("lock %q: share %d has an owner that cannot own it", l.name(), sh.number)
 			}
 			if t := sh.ticket; t != (ticket{}) {
@@ -49,11 +51,7 @@ func (a *auditor) phase(l *lock) {
 	case p.live.Len() != live || p.delayed != delayed || p.delayUntil != until || p.lingering.Len != lingering || p.waiting != waiting:
 		a.fail("lock %q counts shares wrongly: %+v", l.name(), *p)
 	case live > 0:
-		a.fence(p.fence)
-		a.begun[p.fence] = true
-	}
-	if head := l.head(); live+delayed == 0 && l.owner == nil && l.delayUntil == 0 && head != nil && !head.shared {
-		a.fail("lock %q: the head waits for what is free", l.name())
+		a.phases[p.fence]++
 	}
 	if (p.at != 0) != l.isDue() || l.extra.shortened {
 		a.fail("lock %q is due: %t, and listed as such: %t", l.name(), l.isDue(), p.at != 0)
@@ -83,8 +81,13 @@ func (a *auditor) portions() {
 		a.fail("%d locks are due and %d listed; %d shares, and %d are counted", due, a.m.portions.Len(), a.counted, a.m.shares)
 	}
 	for number, n := range a.numbers {
-		if n > 1 || a.fences[number] && !a.begun[number] {
+		if n > 1 || a.fences[number] {
 			a.fail("the number %d is that of two grants", number)
+		}
+	}
+	for fence := range a.phases {
+		if a.fences[fence] && a.m.sets.byFence[fence] == nil || fence > a.m.fence() {
+			a.fail("the fence %d is that of a phase and of another grant", fence)
 		}
 	}
 }

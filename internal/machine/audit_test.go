@@ -13,7 +13,7 @@ import (
 
 // audit checks what must be true of any machine between two entries.
 func audit(m *Machine) error {
-	a := &auditor{m: m, fences: map[uint64]bool{}, begun: map[uint64]bool{}, numbers: map[uint64]int{}}
+	a := &auditor{m: m, fences: map[uint64]bool{}, phases: map[uint64]int{}, numbers: map[uint64]int{}}
 	for _, space := range []space{m.locks, m.elections} {
 		for name, l := range space.byName {
 			a.lock(name, l)
@@ -33,7 +33,8 @@ func audit(m *Machine) error {
 	a.standalone()
 	a.clients()
 	a.sessions()
-	if a.holds != 0 || a.shares != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 || a.tickets != 0 {
+	a.sets()
+	if a.holds != 0 || a.shares != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 || a.tickets != 0 || a.waitingSets != 0 {
 		a.fail("the two sides of a relation differ: %+v", *a)
 	}
 	a.belongings()
@@ -52,11 +53,11 @@ type auditor struct {
 	errs   []error
 
 	holds, shares, permits, waiters, waiting, bound, locked int
-	delayed, resized, tickets, counted                      int
+	delayed, resized, tickets, counted, waitingSets         int
 
-	begun   map[uint64]bool // fences of phases
-	numbers map[uint64]int  // of shares
-	former  int             // numbers that are remembered
+	phases  map[uint64]int // by fence; a set begins several with one
+	numbers map[uint64]int // of shares
+	former  int            // numbers that are remembered
 }
 
 func (a *auditor) fail(format string, args ...any) {
@@ -74,7 +75,7 @@ func (a *auditor) lock(name string, l *lock) {
 	switch {
 	case l.name() != name:
 		a.fail("lock %q is kept under %q", l.name(), name)
-	case l.owner == nil && l.delayUntil == 0 && !l.phase().held() && !l.isDue():
+	case l.owner == nil && l.delayUntil == 0 && !l.phase().held() && !l.isDue() && l.sets().len() == 0:
 		a.fail("lock %q is idle with %d waiting", name, l.waiters())
 	case l.owner != nil && (l.delayUntil != 0 || l.holds == 0 || a.m.sessions[l.owner.id] != l.owner):
 		a.fail("lock %q has an owner that cannot own it", name)
@@ -85,7 +86,11 @@ func (a *auditor) lock(name string, l *lock) {
 		}
 		a.tickets++
 	}
-	if l.owner != nil {
+	if s := l.set(); s != nil {
+		if s.session != l.owner || l.ticket != (ticket{}) || a.m.sets.byFence[s.fence] != s {
+			a.fail("lock %q has a set that cannot own it", name)
+		}
+	} else if l.owner != nil {
 		a.fence(l.fence)
 		a.holds++
 	} else if l.delayUntil != 0 {
@@ -255,7 +260,7 @@ func (a *auditor) sessions() {
 		a.holds -= s.holds.Len + s.leads.Len
 		a.permits -= s.permits.Len
 		a.shares -= s.shares.Len
-		if claims := s.shareClaims; s.ttl == 0 && s.shares.Len != 0 && claims.Len() != s.shares.Len || s.ttl != 0 && claims != nil {
+		if claims := s.shareClaims; s.ttl == 0 && claims != nil && claims.Len() != s.shares.Len+sharesOfSets(s) || s.ttl != 0 && claims != nil {
 			a.fail("session %s has %d shares, and others to claim", s.id, s.shares.Len)
 		}
 		a.waiters -= s.waiters.Len
@@ -316,9 +321,13 @@ func (a *auditor) belongings() {
 	for _, space := range []space{a.m.locks, a.m.elections} {
 		for _, l := range space.byName {
 			queued += l.waiters()
-			labels += len(l.label())
+			if l.set() == nil {
+				labels += len(l.label())
+			}
 			for _, sh := range a.m.sharesOf(l) {
-				labels += len(sh.label)
+				if sh.set() == nil {
+					labels += len(sh.label)
+				}
 			}
 			if l.owner == nil && (l.label() != "" || l.since != 0) {
 				a.fail("lock %q has a label, or a time, without an owner", l.name())
@@ -343,7 +352,7 @@ func (a *auditor) belongings() {
 	if values != a.m.candidates {
 		a.fail("candidates' values have %d bytes, and %d are counted", values, a.m.candidates)
 	}
-	if queued != a.m.Counts().Waiters {
+	if queued += a.m.sets.waiting; queued != a.m.Counts().Waiters {
 		a.fail("%d requests wait, and %d are counted", queued, a.m.Counts().Waiters)
 	}
 	for _, k := range a.m.members {

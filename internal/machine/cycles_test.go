@@ -32,14 +32,30 @@ func (r *rig) checkCycles() error {
 	return nil
 }
 
-// holds reports whether the owner has the lock, exclusively or shared.
+// holds reports whether the owner has the lock, exclusively or shared, or has it reserved.
 func (m *Machine) holds(l *lock, by OwnerView) bool {
+	if by.Reserved {
+		return slices.ContainsFunc(slices.Concat(l.sets().all(false), l.sets().all(true)), func(p *part) bool {
+			return p.set.reserves() && p.set.session.id == by.Session && p.set.handle == by.Handle && len(p.set.parts) == by.Set && p.shared == by.Shared
+		})
+	}
 	if !by.Shared {
 		return l.owner != nil && l.owner.id == by.Session
 	}
 	return slices.ContainsFunc(m.sharesOf(l), func(sh *share) bool {
 		return sh.owner != nil && sh.owner.id == by.Session && sh.handle == by.Handle
 	})
+}
+
+// all returns the sets that wait for the lock in that mode.
+func (ws *waitingSets) all(shared bool) (parts []*part) {
+	if ws == nil {
+		return nil
+	}
+	for p := ws.list(shared).First(); p != nil; p = p.inLock.Next() {
+		parts = append(parts, p)
+	}
+	return parts
 }
 
 // process makes the driver another process, of a member of its own, with a session.

@@ -79,7 +79,7 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 		}
 	}
 	for _, s := range m.sessions {
-		put(s.key(), s)
+		eachOf(s, put)
 	}
 	queue := func(first *waiter) {
 		for w := first; w != nil; w = w.inQueue.Next() {
@@ -88,11 +88,13 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 	}
 	for _, space := range []space{m.locks, m.elections} {
 		for _, l := range space.byName {
-			if l.owner != nil || l.delayUntil != 0 {
+			if l.owner != nil && l.set() == nil || l.delayUntil != 0 {
 				put(l.key, l)
 			}
 			for _, sh := range m.sharesOf(l) {
-				put(sh.key(), sh)
+				if sh.set() == nil {
+					put(sh.key(), sh)
+				}
 			}
 			queue(l.head())
 		}
@@ -112,6 +114,19 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 	}
 	for _, x := range m.keys.delays {
 		put(x.durable(), x)
+	}
+}
+
+// eachOf calls put with a session, and the sets that it holds or awaits.
+func eachOf(s *session, put func(key string, r record)) {
+	put(s.key(), s)
+	for set := s.sets.First(); set != nil; set = set.inSession.Next() {
+		put(set.key(), set)
+	}
+	for set := s.waitingSets.First(); set != nil; set = set.inSession.Next() {
+		if put(set.key(), set); set.passed > 0 {
+			put(passing{set}.key(), passing{set})
+		}
 	}
 }
 

@@ -45,6 +45,7 @@ func FuzzApply(f *testing.F) {
 		"lock x t/2 wait refuse-deadlock", "lock x t/2 shared", "lock x s/3 wait refuse-deadlock",
 	))
 	f.Add(boundLog(f))
+	f.Add(setLog(f))
 	f.Fuzz(func(t *testing.T, log []byte) {
 		r := newRig()
 		for len(log) > 0 {
@@ -86,6 +87,8 @@ var fuzzCommands = []string{
 	"downgrade x s/1 fence=1",
 	"lock x s/2 wait refuse-deadlock",
 	"extend x s/1 fence=1 max-hold=1s",
+	"lockset s/1 x shared=y wait label=l max-hold=1s refuse-deadlock",
+	"unlockset s fence=1",
 	"write put k v flags=1 ; put-fenced k v fence=1 ; swap k v index=3 ; acquire k v session=s",
 	"write expect-holder k session=s index=1 ; release k v session=s ; expect k index=3",
 	"write delete k ; delete-if k index=0 ; delete-prefix a/",
@@ -98,6 +101,17 @@ func sharedLog(tb testing.TB) []byte {
 		"register member=1 boot=1 level=7", "raise level=7", "open s ttl=none delay=2s", "lock x s/1 shared reentrant", "lock x s/1 shared reentrant share=1",
 		"lock x s/2 wait", "lock x s/3 shared wait lingering", "unlock x s/1 share=1", "withdraw A.6", "lock x s/3 wait", "unlock x s/1 share=1",
 		"unlock x s/3 share=2", "downgrade x s/3 fence=3", "close s",
+	)
+}
+
+// setLog has all that concerns sets.
+func setLog(tb testing.TB) []byte {
+	tb.Helper()
+	return logOf(tb,
+		"register member=1 boot=1 level=7", "raise level=7", "open s ttl=none delay=2s", "open t", "lockset s/1 x shared=y max-hold=1s",
+		"lockset t/1 z x wait refuse-deadlock", "lock z s/2", "unlock z s/2 fence=3", "lock z s/2", "unlock z s/2 fence=4", "lock z s/2",
+		"unlock z s/2 fence=5", "lock z s/2", "unlock z s/2 fence=6", "lock z s/3 wait", "lockset s/4 shared=z,y wait", "extend z s set fence=2 max-hold=1h",
+		"unlockset s fence=2", "withdraw A.6", "lockset s/4 y x wait", "close s",
 	)
 }
 

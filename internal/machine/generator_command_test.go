@@ -11,7 +11,7 @@ import (
 // The commands of the random logs: mostly sensible, sometimes nonsense.
 
 func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
-	n := g.rand.IntN(1395)
+	n := g.rand.IntN(1819)
 	for _, choice := range []struct {
 		weight int
 		make   func() *wire.Command
@@ -27,12 +27,12 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 			return &wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Member: g.rand.Uint64N(g.last + 3)}}}
 		}},
 		{8, func() *wire.Command { return g.admit(r) }},
-		{4, func() *wire.Command { return g.groupConfig() }},
+		{8, func() *wire.Command { return g.groupConfig() }},
 		{90, func() *wire.Command { return g.openSession(r, inc) }},
 		{25, func() *wire.Command { return g.createSession(r, inc) }},
 		{25, func() *wire.Command { return g.renewSession(r) }},
 		{35, func() *wire.Command { return g.closeSession(r) }},
-		{20, func() *wire.Command { return g.attach(r) }},
+		{40, func() *wire.Command { return g.attach(r) }},
 		{40, func() *wire.Command { return g.setCheck() }},
 		{6, func() *wire.Command { return g.dropCheck() }},
 		{20, func() *wire.Command { return g.gossip(r) }},
@@ -45,6 +45,10 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		{20, func() *wire.Command { return g.downgrade(r) }},
 		{220, func() *wire.Command { return g.lockAcross(r) }},
 		{35, func() *wire.Command { return g.extend(r) }},
+		{160, func() *wire.Command { return g.lockSet(r) }},
+		{60, func() *wire.Command { return g.unlockSet(r) }},
+		{70, func() *wire.Command { return g.clear(r) }},
+		{110, func() *wire.Command { return g.pass(r) }},
 		{20, func() *wire.Command { return g.proclaim(r) }},
 		{20, func() *wire.Command { return g.refill(r) }},
 		{110, func() *wire.Command { return g.acquire(r) }},
@@ -62,7 +66,7 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 }
 
 func (g *generator) raise(r *reference.Model) *wire.Command {
-	c := &wire.RaiseLevel{Level: r.Level + uint32(g.rand.IntN(3)), Force: g.chance(10)}
+	c := &wire.RaiseLevel{Level: r.Level + uint32(g.rand.IntN(3)), Force: g.chance(30)}
 	if g.chance(50) {
 		c.Members = []uint64{1 + g.rand.Uint64N(g.last)}
 	}

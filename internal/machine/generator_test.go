@@ -61,7 +61,7 @@ func (g *generator) raised() []byte {
 	g.ids = append(g.ids, id)
 	return must(proto.Marshal(&wire.Batch{Version: wire.BatchVersion, Submissions: []*wire.Submission{{Member: 1, Incarnation: id[:], Calls: []*wire.Call{
 		g.newCall(id, &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
-			Member: 1, Boot: 1, Ttl: second, NextToken: g.token(), Key: g.key(1), FeatureLevel: wire.FeatureLevel,
+			Member: 1, Boot: g.boots[1], Ttl: second, NextToken: []byte{15: 1 + byte(g.rand.IntN(3))}, FeatureLevel: wire.FeatureLevel,
 		}}}),
 		g.newCall(id, &wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: &wire.RaiseLevel{Level: wire.FeatureLevel}}}),
 	}}}}))

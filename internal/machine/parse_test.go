@@ -164,7 +164,7 @@ func parseCommand(words []string) ([]byte, error) {
 	}
 	a := &arguments{words: words}
 	c := new(wire.Command)
-	for _, parse := range []func(*arguments, *wire.Command){parseSession, parseMembership, parseClient, parseLock, parseSemaphore, parseWrite} {
+	for _, parse := range []func(*arguments, *wire.Command){parseSession, parseMembership, parseClient, parseLock, parseSet, parseSemaphore, parseWrite} {
 		if parse(a, c); c.Op != nil {
 			return must(proto.Marshal(c)), a.err
 		}
@@ -276,7 +276,7 @@ func parseLock(a *arguments, c *wire.Command) {
 		op.Session, op.Handle = a.owner(2)
 		c.Op = &wire.Command_Downgrade{Downgrade: op}
 	case "extend":
-		op := &wire.Extend{Name: a.name(1), Fence: a.number("fence"), Share: a.number("share"), MaxHold: a.duration("max-hold", 0)}
+		op := &wire.Extend{Name: a.name(1), Fence: a.number("fence"), Share: a.number("share"), MaxHold: a.duration("max-hold", 0), Set: a.flag("set")}
 		if a.flag("permits") {
 			op.Space = wire.Space_SEMAPHORE
 		} else if a.flag("election") {

@@ -105,6 +105,7 @@ func printReply(r *wire.Reply) string {
 	if r.Holder != nil {
 		s += printHolder(r.Holder)
 	}
+	s += printSet(r.Set)
 	if c := r.Cycle; c != nil {
 		s += fmt.Sprintf(" %d waits: %s", c.Length, printCycle(Cycle(r)))
 	}
@@ -148,6 +149,9 @@ func printAcquired(w io.Writer, got Acquired) {
 	}
 	if len(got.Slots) > 0 {
 		fmt.Fprintf(w, " Slots:%v", got.Slots)
+	}
+	if len(got.Set) > 0 {
+		fmt.Fprintf(w, " Set:%v", got.Set)
 	}
 	if got.Allowed != 0 {
 		fmt.Fprintf(w, " Allowed:%v Now:%v", time.Duration(got.Allowed), time.Duration(got.Now))
@@ -242,6 +246,8 @@ func printKey(k string) string {
 		return fmt.Sprintf("w %s %d", of, binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
 	case shareKind:
 		return fmt.Sprintf("h %s %d", k[1:len(k)-9], binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
+	case setKind, setWaiterKind, passedKind:
+		return fmt.Sprintf("%c %d", k[0], binary.BigEndian.Uint64([]byte(k[1:])))
 	case permitKind, slotKind:
 		return fmt.Sprintf(k[:1]+" %s %d", k[1:len(k)-9], binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
 	case checkKind:
@@ -257,9 +263,11 @@ func printLock(w io.Writer, v LockView) {
 		fmt.Fprintf(w, " shared by %d, fence=%d", v.Shared, v.Fence)
 		for _, sh := range v.Holders {
 			fmt.Fprintf(w, "; %s/%d of %s, share=%d holds=%d", printID(sh.Session), sh.Handle, printMember(sh.Member, sh.Client), sh.Number, sh.Holds)
+			fmt.Fprint(w, printNames(sh.Set))
 		}
 	case v.Held:
 		fmt.Fprintf(w, " held by %s/%d of %s, fence=%d holds=%d", printID(v.Session), v.Handle, printMember(v.Member, v.Client), v.Fence, v.Holds)
+		fmt.Fprint(w, printNames(v.Set))
 	default:
 		fmt.Fprintf(w, " delayed for %v", time.Duration(v.Delay))
 	}
@@ -302,6 +310,10 @@ func printOwner(v OwnerView) string {
 	s := fmt.Sprintf("%s/%d %q of %s", printID(v.Session), v.Handle, v.Name, printMember(v.Member, v.Client))
 	if v.Shared {
 		s += " shared"
+	}
+	s += printNames(v.Set)
+	if v.Reserved {
+		s += " reserved"
 	}
 	if v.Label != "" {
 		s += fmt.Sprintf(" label=%q", v.Label)

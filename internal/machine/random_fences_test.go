@@ -24,7 +24,7 @@ func (r *rig) checkFences() error {
 		case !v.Held:
 		case v.Shared > 0: // a share may come to a phase that has begun before
 			for _, sh := range v.Holders {
-				if sh.Number < v.Fence {
+				if sh.Number < v.Fence && sh.Set == 0 {
 					errs = append(errs, fmt.Errorf("share %d of %q is older than its phase, %d", sh.Number, v.Name, v.Fence))
 				}
 				errs = append(errs, see(sh.Number))
