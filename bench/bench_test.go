@@ -26,7 +26,7 @@ func TestRun(t *testing.T) {
 	t.Parallel() // most of the time it waits for etcd to start and stop
 	dir := t.TempDir()
 	o := options{
-		workloads: "own-64,semaphore-64,rw-64,put-64,get-64,watch-100,failover", turns: 1, length: 100 * time.Millisecond,
+		workloads: "own-64,semaphore-64,rw-64,set-64,put-64,get-64,watch-100,failover", turns: 1, length: 100 * time.Millisecond,
 		ceiling: true, memory: true, peer: "etcd",
 		dir: filepath.Join(dir, "data"), csv: filepath.Join(dir, "figures.csv"), svg: filepath.Join(dir, "chart.svg"),
 	}
@@ -34,10 +34,10 @@ func TestRun(t *testing.T) {
 	if err := run(t.Context(), o, &out); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(out.String(), "\n"); lines != 9 || !strings.Contains(out.String(), "share of the ceiling: own-64 ") {
-		t.Errorf("%d lines, want a header, 7 rows and a share:\n%s", lines, &out)
+	if lines := strings.Count(out.String(), "\n"); lines != 10 || !strings.Contains(out.String(), "share of the ceiling: own-64 ") {
+		t.Errorf("%d lines, want a header, 8 rows and a share:\n%s", lines, &out)
 	}
-	wantFigures(t, o.csv, 7*3-1+1) // etcd has no semaphore; one workload has a ceiling
+	wantFigures(t, o.csv, 8*3-1+1) // etcd has no semaphore; one workload has a ceiling
 	wantProcessorTime(t, o.csv)
 	wantXML(t, o.svg)
 }
@@ -181,7 +181,7 @@ func TestModes_NotBoth(t *testing.T) {
 	}
 }
 
-// A workload in both modes runs on all systems but ZooKeeper, and the ceiling, which has no locks.
+// A workload in both modes, or of several locks, runs on all systems but ZooKeeper, and the ceiling, which has no locks.
 func TestModes_Systems(t *testing.T) {
 	for _, w := range workloads {
 		for _, peer := range []string{"etcd", "zookeeper"} {
@@ -190,7 +190,7 @@ func TestModes_Systems(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, s := range all {
-				if runs := w.on(s) != nil; w.both && runs != (s.name == disk || s.name == "etcd") {
+				if runs := w.on(s) != nil; (w.both || w.several) && runs != (s.name == disk || s.name == "etcd") {
 					t.Errorf("%s on %s: %v", w.name, s.name, runs)
 				}
 			}

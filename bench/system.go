@@ -17,7 +17,7 @@ type system struct {
 	start   start
 	peer    bool          // conclave is compared with it
 	outside bool          // its members are other processes
-	oneMode bool          // its locks are exclusive ones
+	single  bool          // its locks are exclusive ones, and each caller takes one
 	warm    time.Duration // of its callers' operations, before the first turn
 }
 
@@ -43,7 +43,7 @@ func systems(o options) ([]system, error) {
 	case "etcd":
 		peer.start = startEtcd
 	case "zookeeper":
-		peer.start, peer.outside, peer.oneMode, peer.warm = startZooKeeper, true, true, o.warm
+		peer.start, peer.outside, peer.single, peer.warm = startZooKeeper, true, true, o.warm
 	case "consul-recipe":
 		return nil, errors.New("-peer consul-recipe: not built in: Debian 12 has no package of Consul to test it with")
 	default:
@@ -67,7 +67,7 @@ func peerOf(systems []system) string {
 
 // on returns what starts a group of a system for the workload; nil: the workload does not run on it.
 func (w workload) on(s system) start {
-	if w.alone && s.peer || w.both && s.oneMode || !w.cycles && s.name == ceiling {
+	if w.alone && s.peer || (w.both || w.several) && s.single || !w.cycles && s.name == ceiling {
 		return nil
 	}
 	return s.start

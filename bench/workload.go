@@ -19,6 +19,7 @@ type workload struct {
 	cycles  bool // of locks that no two callers share, so that it has a ceiling
 	alone   bool // no peer has anything like it
 	both    bool // of locks in both modes, which ZooKeeper does not have
+	several bool // of locks that are held together, one by one by the peer; not of ZooKeeper
 	callers func(ctx context.Context, g group) ([]operation, error)
 	once    func(ctx context.Context, g service) (time.Duration, error)
 }
@@ -41,6 +42,7 @@ var workloads = []workload{
 	{name: "waiters-1000", text: "1,000 callers of one lock: 999 wait", callers: shared(1000, atLeader)},
 	{name: "semaphore-64", text: "acquire and release one of 16 permits, 64 callers of one semaphore; no peer has one", alone: true, callers: permits(64, 16)},
 	{name: "rw-64", text: "64 callers of 8 locks, each time a random one, of which one time in ten exclusively; ZooKeeper has no such locks", both: true, callers: bothModes(64, 8, 10, atLeader)},
+	{name: "set-64", text: "64 callers take 3 of 64 locks together, random ones each time; etcd one by one, sorted; not ZooKeeper", several: true, callers: severalAtOnce(64, 64, 3, atLeader)},
 	{name: "put-64", text: "64 callers put a value of 128 bytes under a key each", callers: puts(64, 128)},
 	{name: "get-64", text: "64 callers read a key, linearizably", callers: gets(64)},
 	{name: "watch-100", text: "put a key that 100 watchers on three members watch, until all have the change", callers: watches(100)},
