@@ -1,6 +1,7 @@
 package conclavehttp_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -147,6 +148,29 @@ func TestConsole_Shared(t *testing.T) {
 	html := site.events("?lock=x").await("lock", "Queue: 1 waiting")
 	want(t, html, "by 2 holders, with fence", "reader 0", "reader 1", first.ID().String()+" --force", second.ID().String()+" --force")
 	want(t, site.events("").await("waiting", ">x<"), "shared, with 1 other<")
+}
+
+// What is held or waited for as one of several locks is shown with how many these are, and whether the lock is reserved.
+func TestConsole_Sets(t *testing.T) {
+	n := grouptest.Alone(t)
+	_, err := n.LockSet([]string{"x", "y"}, conclave.Shared("z")).Lock(t.Context())
+	grouptest.Must(t, err)
+	site := serve(t, n, nil)
+	want(t, listing(site.page()), "set of 3")
+	want(t, site.page("lock", "x"), "set of 3")
+	want(t, site.page("lock", "z"), "by 1 holder, with fence", "set of 3")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _, _ = n.LockSet([]string{"a", "x"}).Lock(ctx) }()
+	grouptest.AwaitWaiters(t, n.FencedLock("x"), 1)
+	want(t, site.page("lock", "a"), "set of 2</em>")
+	for range 4 {
+		a := n.FencedLock("a")
+		grouptest.MustLock(t, a)
+		grouptest.MustUnlock(t, a)
+	}
+	site.events("?lock=a").await("lock", "set of 2, reserved</em>")
+	want(t, site.events("").await("waiting", ">x<"), "set of 3")
 }
 
 // What held a lock before is shown with its times, as far as a browser has looked.
