@@ -16,15 +16,16 @@ import (
 //	floor 2   cluster            cluster/core, cluster/transport and the other folders in it serve cluster only; the root knows cluster/backup, cluster/clients and cluster/replica
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/machine/ordered   internal/machine/slots   internal/fact   internal/leaseclock   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/attempts   internal/loopback   internal/appcall   internal/logqueue   internal/version   conclaveprom
+//	beside    internal/machine   internal/machine/ordered   internal/machine/slots   internal/fact   internal/leaseclock   internal/linger    internal/maxhold    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/attempts   internal/loopback   internal/appcall   internal/logqueue   internal/version   conclaveprom
 //	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   conclavetest
 //	above     conclavehttp       contrib/consulapi      fencing
 var floors = map[string][]string{
 	".":                              {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/fact", "internal/logqueue", "internal/machine", "internal/memberlog", "internal/metrics", "internal/tickets", "internal/version", "internal/wire"},
-	"internal/client":                {"internal/fact", "internal/leaseclock", "internal/linger", "internal/machine", "internal/metrics", "internal/pause", "internal/tickets", "internal/wire"},
+	"internal/client":                {"internal/fact", "internal/leaseclock", "internal/linger", "internal/machine", "internal/maxhold", "internal/metrics", "internal/pause", "internal/tickets", "internal/wire"},
 	"internal/fact":                  {"internal/wire"},
 	"internal/linger":                {},
 	"internal/leaseclock":            {}, // the holder's clock, suspended time included
+	"internal/maxhold":               {"internal/leaseclock"},
 	"internal/remote":                {"cluster/transport", "internal/appcall", "internal/client", "internal/fact", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
 	"cluster":                        {"cluster/backup", "cluster/clients", "cluster/core", "cluster/crash", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/fact", "internal/tickets", "internal/version", "internal/wait", "internal/wire"},
 	"cluster/backup":                 {"storage", "internal/wire"},

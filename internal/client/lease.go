@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-go/conclave/internal/leaseclock"
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/maxhold"
 	"github.com/conclave-go/conclave/internal/pause"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -49,7 +50,7 @@ type Lease struct {
 	holds   map[*Hold]struct{} // guarded by mu
 	parts   map[*Hold]struct{} // guarded by mu; each stands for those of a handle in a shared tenure, however many there are
 	bounded map[*Hold]struct{} // guarded by mu; of holds: those that end in time
-	heard   reference          // guarded by mu; of the last acknowledged renewal
+	heard   maxhold.Reference  // guarded by mu; of the last acknowledged renewal
 	err     error              // guarded by mu; why it ended; nil while live
 }
 
@@ -92,9 +93,7 @@ func newLease(c *Client, id, incarnation wire.ID, ttl time.Duration, opened *wir
 	return l
 }
 
-// trusted is for how long of a time that the group grants a holder may rely on it: all
-// but the rate error between its clock and the leader's.
-func trusted(granted time.Duration) time.Duration { return granted - granted/100 }
+func trusted(granted time.Duration) time.Duration { return leaseclock.Trusted(granted) }
 
 // deadline returns when the lease ends unless it is renewed and its checks are
 // refreshed, and the check that ends it; nil if it is the lack of a renewal. l.mu is
@@ -254,9 +253,7 @@ func (l *Lease) acknowledged(sent instant, now int64) {
 		l.client.metrics.Margin.ObserveDuration(l.client.clock.Until(l.renewed + instant(trusted(l.span))))
 	}
 	l.renewed = max(l.renewed, sent)
-	if now != 0 && sent >= l.heard.sent {
-		l.heard = reference{sent, now}
-	}
+	l.heard.Note(sent, now)
 	if at, _ := l.deadline(); l.err == nil {
 		l.trustUntil(at)
 	}

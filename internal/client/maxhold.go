@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/maxhold"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -17,20 +18,9 @@ type bound struct {
 	until atomic.Int64 // the instant from which on the hold is lost
 
 	// Guarded by the lease's mu.
-	end     instant                 // as the group has acknowledged it last
-	index   uint64                  // of the entry that has decided it
-	pending map[*extension]struct{} // whose outcomes are unknown
+	end     maxhold.End
 	timer   *time.Timer
 	overdue bool // the hold was lost by this
-}
-
-// extension is an Extend. If it is applied, the hold does not end before end.
-type extension struct{ sent, end instant }
-
-// reference is an instant at which group time had not passed now.
-type reference struct {
-	sent instant
-	now  int64
 }
 
 // hasMaxHold returns why the group does not end holds in time: below its level a member would take a
@@ -44,21 +34,16 @@ func (c *Client) hasMaxHold() error {
 
 // bound makes the end of a hold with the time after which it ends in the group; nil: 0, it does not. sent is when its
 // request was sent.
-//
-// A holder may rely on all but the rate error between its clock and the leader's, of the time since its request, which
-// may have waited for long, or since the last renewal, whichever is later.
 func (l *Lease) bound(maxHold time.Duration, r *wire.Reply, sent instant) *bound {
 	if maxHold == 0 {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := &bound{end: sent + instant(trusted(time.Duration(r.GetAllowed()))), index: r.GetIndex()}
-	if l.heard.now != 0 {
-		left := time.Duration(r.GetNow() + r.GetAllowed() - l.heard.now)
-		b.end = max(b.end, l.heard.sent+instant(trusted(left)))
-	}
-	b.until.Store(int64(b.end))
+	b := &bound{end: maxhold.Granted(maxhold.Outcome{
+		Sent: sent, Allowed: time.Duration(r.GetAllowed()), Now: r.GetNow(), Index: r.GetIndex(),
+	}, l.heard)}
+	b.until.Store(int64(b.end.At()))
 	return b
 }
 
@@ -290,16 +275,12 @@ func extendCommand(c *wire.Extend) *wire.Command {
 }
 
 // beginExtension notes that an Extend is about to be sent: from then on the hold may end by it.
-func (h *Hold) beginExtension(d time.Duration) *extension {
+func (h *Hold) beginExtension(d time.Duration) *maxhold.Extension {
 	l := h.lease
 	sent := l.client.clock.Now()
-	x := &extension{sent: sent, end: sent + instant(trusted(d))}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h.bound.pending == nil {
-		h.bound.pending = make(map[*extension]struct{})
-	}
-	h.bound.pending[x] = struct{}{}
+	x := h.bound.end.Extend(sent, d)
 	l.rebound(h)
 	return x
 }
@@ -311,25 +292,21 @@ func (l *Lease) rebound(h *Hold) {
 	if _, held := l.bounded[h]; !held || int64(l.client.clock.Now()) >= b.until.Load() {
 		return
 	}
-	at := b.end
-	for x := range b.pending { // order: the minimum does not depend on it
-		at = min(at, x.end)
-	}
-	b.until.Store(int64(at))
+	b.until.Store(int64(b.end.At()))
 	l.setBoundTimer(h)
 }
 
 // settle notes that an Extend has had no effect.
-func (h *Hold) settle(x *extension) {
+func (h *Hold) settle(x *maxhold.Extension) {
 	h.lease.mu.Lock()
 	defer h.lease.mu.Unlock()
-	delete(h.bound.pending, x)
+	h.bound.end.Settle(x)
 	h.lease.rebound(h)
 }
 
 // extended gets the outcome of an Extend. One that has none may have been applied, so the
 // hold may end by it for ever.
-func (h *Hold) extended(x *extension, a answer, cmd *wire.Extend) {
+func (h *Hold) extended(x *maxhold.Extension, a answer, cmd *wire.Extend) {
 	switch {
 	case errors.Is(a.err, tickets.ErrBusy), IsKind(a.err, ReadOnly), a.err == nil && refusal(a.reply) != nil:
 		h.settle(x)
@@ -341,14 +318,7 @@ func (h *Hold) extended(x *extension, a answer, cmd *wire.Extend) {
 	l, b := h.lease, h.bound
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(b.pending, x)
-	end := x.sent + instant(trusted(time.Duration(a.reply.GetAllowed())))
-	switch index := a.reply.GetIndex(); { // after a snapshot, outcomes may come in another order than that of the entries
-	case index > b.index:
-		b.end, b.index = end, index
-	case index == b.index:
-		b.end = min(b.end, end)
-	}
+	b.end.Extended(x, time.Duration(a.reply.GetAllowed()), a.reply.GetIndex())
 	l.rebound(h)
 	if b.overdue && l.err == nil && cmd.MaxHold != machine.MinMaxHold {
 		// The group keeps for the extended time what is lost here.

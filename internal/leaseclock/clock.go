@@ -22,6 +22,10 @@ import (
 // Instant is a time since the clock began.
 type Instant time.Duration
 
+// Trusted is for how long of a time that the group grants a holder may rely on it: all
+// but the rate error between its clock and the leader's.
+func Trusted(granted time.Duration) time.Duration { return granted - granted/100 }
+
 // Source is what a clock reads.
 type Source interface {
 	// Running returns for how long the machine has run, by a monotonic clock that
