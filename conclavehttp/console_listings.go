@@ -143,7 +143,7 @@ func (o ownership) holds(r *reading, l *conclave.LockInfo) bool {
 	}
 	h := l.Holders[i]
 	l.Node, l.Client, l.Session, l.SessionName = h.Node, h.Client, h.Session, h.SessionName
-	l.Label, l.Holds, l.Since, l.Lingering = h.Label, h.Holds, h.Since, h.Lingering
+	l.Label, l.Holds, l.Since, l.Lingering, l.EndsIn = h.Label, h.Holds, h.Since, h.Lingering, h.EndsIn
 	return true
 }
 

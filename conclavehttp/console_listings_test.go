@@ -125,6 +125,46 @@ func TestConsole_WhatItHoldsByPages(t *testing.T) {
 	}
 }
 
+// Each listing says when a hold ends by its MaxHold, also of a session alone, and nothing where there is none.
+func TestConsole_MaxHold(t *testing.T) {
+	n := grouptest.Alone(t)
+	first, second := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
+	limited := conclave.MaxHold(3 * time.Hour)
+	grouptest.MustLock(t, first.FencedLock("alone", limited))
+	grouptest.MustLock(t, first.FencedLock("endless"))
+	for s, opts := range map[*conclave.Session][]conclave.LockOption{first: nil, second: {limited}} {
+		_, err := s.RWLock("both", opts...).RLock(t.Context())
+		grouptest.Must(t, err)
+	}
+	grouptest.MustAcquire(t, first.Semaphore("permits", 2).WithMaxHold(3*time.Hour-30*time.Second), 1)
+	grouptest.MustAcquire(t, second.Semaphore("permits", 2), 1)
+	waiting := grouptest.StartLock(t, n.FencedLock("alone"))
+	defer waiting.Cancel()
+	site := serve(t, n, nil)
+	const ends = ">ends in 2 h 59 min<"
+	of := func(s *conclave.Session, show string) string {
+		return listing(site.page("of", s.ID().String(), "show", show))
+	}
+	for _, row := range []struct {
+		name, body string
+		times      int
+	}{
+		{"locks of the first", of(first, "locks"), 1},
+		{"locks of the second", of(second, "locks"), 1},
+		{"permits of the first", of(first, "semaphores"), 1},
+		{"permits of the second", of(second, "semaphores"), 0},
+		{"permits", listing(site.page("show", "semaphores")), 1},
+		{"what is waited for", site.events("").await("waiting", ">alone<"), 1},
+		{"the holders of a shared lock", site.page("lock", "both", "show", "sessions"), 1},
+		{"the holder of no end", site.page("lock", "endless", "show", "sessions"), 0},
+	} {
+		if got := strings.Count(row.body, ends); got != row.times {
+			t.Errorf("%s: %d holds end, want %d:\n%s", row.name, got, row.times, row.body)
+		}
+	}
+	want(t, site.page("lock", "alone"), "<dt>ends</dt><dd>in 2 h 59 min at the latest, by its MaxHold</dd>")
+}
+
 // A lock that is shared is held by each that shares it: its row says by how many, and its explanation lists them.
 func TestConsole_Shared(t *testing.T) {
 	n := grouptest.Alone(t)

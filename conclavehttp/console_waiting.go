@@ -73,8 +73,8 @@ func waitedFor(l conclave.LockInfo, e conclave.Explanation) (waitedLock, bool) {
 	w := waitedLock{LockInfo: l, Longest: -1}
 	w.Shared, w.Set = e.Shared, e.Holder.Set
 	w.Held, w.Delay, w.Waiters, w.Lingering, w.Fence, w.Holds = e.Held, e.Delay, e.Waiters, e.Lingering, e.Fence, e.Holds
-	w.Node, w.Client, w.Session, w.SessionName, w.Label, w.Since =
-		e.Holder.Node, e.Holder.Client, e.Holder.Session, e.Holder.SessionName, e.Holder.Label, e.Holder.Since
+	w.Node, w.Client, w.Session, w.SessionName, w.Label, w.Since, w.EndsIn =
+		e.Holder.Node, e.Holder.Client, e.Holder.Session, e.Holder.SessionName, e.Holder.Label, e.Holder.Since, e.Holder.EndsIn
 	for _, waiter := range e.Queue {
 		w.Longest = max(w.Longest, waiter.Since)
 	}
