@@ -17,7 +17,7 @@ type target interface {
 	granted(l *Lease, r *wire.Reply, sent instant) error
 	// takeBack undoes granted: it takes one noted grant off the handle.
 	takeBack() taken
-	// semaphore is the name of the semaphore; "" for locks and elections.
+	// semaphore is the name of the semaphore whose limit a request is refused by if it has obtained nothing; "": none.
 	semaphore() string
 	// releaseCommand makes the command that releases a grant.
 	releaseCommand(l *Lease, g grant) *wire.Command

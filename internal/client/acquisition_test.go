@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -114,6 +115,24 @@ func TestAcquisition_RecheckAfterResize(t *testing.T) {
 	a.Deliver(ticket, a.Recheck(g.machine, ticket), false)
 	if got := <-a.result; !isCode(got.err, wire.Code_LIMIT_MISMATCH) {
 		t.Errorf("got %v, want LIMIT_MISMATCH", got.err)
+	}
+}
+
+// Permits that were granted and have ended by their MaxHold, in entries that a snapshot skipped, are requested again: no
+// limit has refused them.
+func TestAcquisition_RecheckAfterMaxHold(t *testing.T) {
+	c, g := newFake(t)
+	lease := mustOpen(t, c, fakeTTL)
+	_, err := c.Exec(t.Context(), &wire.Command{Op: &wire.Command_Resize{Resize: &wire.Resize{Name: "s", Limit: 2}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAcquisition(&Permit{name: "s", maxHold: time.Second}, lease)
+	ticket := wire.Ticket{Incarnation: lease.incarnation, Seq: 99}
+	a.Deliver(ticket, &wire.Reply{Code: wire.Code_QUEUED}, true)
+	a.Deliver(ticket, a.Recheck(g.machine, ticket), false)
+	if got := <-a.result; !errors.Is(got.err, errLeaseEnded) || lease.Err() != nil {
+		t.Errorf("got %v, want another request under the same lease: %v", got.err, lease.Err())
 	}
 }
 

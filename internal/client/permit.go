@@ -151,7 +151,14 @@ func (p *Permit) takeBack() taken {
 // undoing implements target: each Acquire stands by itself.
 func (p *Permit) undoing() (done func()) { return func() {} }
 
-func (p *Permit) semaphore() string { return p.name }
+// semaphore implements target. What has a MaxHold may have been granted and have ended in entries that a snapshot skipped,
+// as well as dismissed: another request finds out.
+func (p *Permit) semaphore() string {
+	if p.maxHold != 0 {
+		return ""
+	}
+	return p.name
+}
 
 func (p *Permit) releaseCommand(l *Lease, g grant) *wire.Command {
 	return &wire.Command{Op: &wire.Command_Release{Release: &wire.Release{

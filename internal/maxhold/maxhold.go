@@ -52,8 +52,7 @@ type Extension struct{ sent, end instant }
 // may have waited for long, or since the last renewal, whichever is later.
 func Granted(o Outcome, heard Reference) End {
 	e := End{at: o.end(), index: o.Index}
-	if heard.Now != 0 {
-		left := time.Duration(o.Now - heard.Now + int64(o.Allowed))
+	if left := time.Duration(o.Now - heard.Now + int64(o.Allowed)); heard.Now != 0 && left > 0 { // else it may have ended before
 		e.at = max(e.at, heard.Sent+instant(leaseclock.Trusted(left)))
 	}
 	return e

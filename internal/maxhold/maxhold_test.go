@@ -21,6 +21,8 @@ func TestGranted(t *testing.T) {
 	wantEnd(t, &e, 10*second+instant(108900*time.Millisecond))
 	e = Granted(granted, Reference{Sent: 105 * second, Now: int64(595 * time.Second)})
 	wantEnd(t, &e, 105*second+instant(14850*time.Millisecond))
+	e = Granted(granted, Reference{Sent: 200 * second, Now: int64(690 * time.Second)}) // the outcome came after the end
+	wantEnd(t, &e, 10*second+instant(108900*time.Millisecond))
 	e = Granted(granted, Reference{Sent: 5 * second, Now: int64(495 * time.Second)})
 	wantEnd(t, &e, 10*second+instant(108900*time.Millisecond))
 }
