@@ -12,6 +12,7 @@ type waiter struct {
 	ticket  wire.Ticket
 	permits int64
 	shared  bool
+	maxHold int64
 }
 
 // checkQueues: waiters are granted in log order, as soon as the resource is free,
@@ -37,10 +38,11 @@ func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []fact.Ou
 }
 
 func (a *audit) enqueue(ticket wire.Ticket, c *wire.Command) {
-	r, w := resource{"lock", c.GetLock().GetName()}, waiter{ticket: ticket, shared: c.GetLock().GetShared() && a.sharing()}
+	r, w := resource{"lock", c.GetLock().GetName()}, waiter{ticket: ticket, shared: c.GetLock().GetShared() && a.sharing(), maxHold: c.GetLock().GetMaxHold()}
 	switch {
 	case c.GetAcquire() != nil:
 		r, w.permits = resource{"semaphore", c.GetAcquire().GetName()}, int64(c.GetAcquire().GetPermits())
+		w.maxHold = c.GetAcquire().GetMaxHold()
 	case c.GetLock().GetElection():
 		r.kind = "election"
 	}

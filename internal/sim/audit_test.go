@@ -28,7 +28,10 @@ type audit struct {
 	sharedUntil  map[resource]int64 // and before which none may be granted it exclusively
 	phases       map[string]uint64  // fences of the present shared phases, by lock
 	delayedSlots []delayedSlot
-	taken        map[string]int64 // permits held or under a lock-delay, by semaphore
+	ends         map[uint64]int64       // group time at which holds end by MaxHold, by fence or number of the share
+	endedHolds   map[uint64]bool        // those that have
+	requested    map[wire.Ticket]uint64 // the holds with MaxHold that requests were granted
+	taken        map[string]int64       // permits held or under a lock-delay, by semaphore
 	queues       map[resource][]waiter
 	waiting      map[wire.Ticket]resource
 	answered     map[wire.Ticket]bool
@@ -80,6 +83,9 @@ func newAudit(sim *simulation) *audit {
 		delayedUntil: make(map[resource]int64),
 		sharedUntil:  make(map[resource]int64),
 		phases:       make(map[string]uint64),
+		ends:         make(map[uint64]int64),
+		endedHolds:   make(map[uint64]bool),
+		requested:    make(map[wire.Ticket]uint64),
 		taken:        make(map[string]int64),
 		queues:       make(map[resource][]waiter),
 		waiting:      make(map[wire.Ticket]resource),
@@ -164,6 +170,7 @@ func (a *audit) command(p part, r fact.Result) {
 	}
 	a.checkKeys(r.Keys)
 	a.checkLeaders(r.Leaders)
+	a.checkEnds(p, r.Outcomes)
 	a.checkGrants()
 	a.checkPermits()
 	a.checkHealth(p, r)

@@ -49,6 +49,7 @@ type operation struct {
 	rechecked    bool        // the reply was found in the state of a snapshot
 	noEffect     bool        // certainly without effect
 	withdraws    *operation  // the call that a Withdraw names
+	end          *holdEnd    // of what it was granted; nil: it does not end in time, or no process knows of the grant
 	local        *localGrant // in a tenure of the process; nil: a call to the group
 }
 
@@ -179,6 +180,8 @@ func sessionOf(c *wire.Command) []byte {
 		return op.Unlock.Session
 	case *wire.Command_Downgrade:
 		return op.Downgrade.Session
+	case *wire.Command_Extend:
+		return op.Extend.Session
 	case *wire.Command_Proclaim:
 		return op.Proclaim.Session
 	case *wire.Command_Acquire:

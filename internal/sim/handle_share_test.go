@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -89,7 +88,7 @@ func (sim *simulation) checkShared(h *handle) {
 	sim.fences[h.fence], sim.phases[h.fence], sim.lastFence[h.lock] = true, h.lock, h.fence
 	sim.trace("%d.%d has share %d of %s, fence %d", h.session.program.n, h.n, h.share, h.lock, h.fence)
 	sim.modes.shared++
-	for _, m := range slices.Concat(sim.members, sim.remotes) {
+	for _, m := range sim.allHosts() {
 		for _, other := range m.handles() {
 			switch {
 			case other == h || other.lock != h.lock || other.space != h.space || !other.trustsHold():

@@ -30,6 +30,11 @@ type handle struct {
 	holds    uint32   // an acquisition of permits counts as one
 	call     *simCall
 	calledAt time.Duration
+	maxHold  time.Duration // of the last request
+	sent     time.Duration // when, on the process's clock
+	end      *holdEnd      // of what it holds; nil: it does not end in time
+
+	waitsForEnd bool // it does nothing before
 
 	keeper *keeper // acquires locks in its tenures; nil: by itself
 	tenure *tenure
@@ -50,6 +55,7 @@ const (
 	withdrawing // withdrawn, unless the grant came first
 	abandoned   // abandoned before the first outcome: a grant is released
 	downgrading // a Downgrade is in flight
+	extending   // an Extend is in flight
 )
 
 // The names that handles choose from. No two kinds share a name.
@@ -83,7 +89,13 @@ func (h *handle) act() {
 			h.withdraw()
 		}
 	case held:
-		if h.reentrant && rng.IntN(2) == 0 && !p.sim.draining {
+		if h.end.passed() {
+			h.loseOverdue()
+		} else if h.waitsForEnd {
+			break
+		} else if h.end != nil && p.sim.endsRNG.IntN(3) == 0 && !p.sim.draining {
+			h.extend()
+		} else if h.reentrant && rng.IntN(2) == 0 && !p.sim.draining {
 			h.reenter()
 		} else if h.space == wire.Space_ELECTION && rng.IntN(2) == 0 && !p.sim.draining {
 			h.proclaim()
@@ -97,9 +109,7 @@ func (h *handle) act() {
 
 func (h *handle) acquire(name string, wait bool) {
 	sim := h.session.program.sim
-	h.state, h.lock, h.fence, h.share, h.holds = acquiring, name, 0, 0, 0
-	h.shared = h.mayShare() && sim.extraRNG.IntN(2) == 0
-	h.calledAt = sim.now
+	h.lock, h.shared = name, h.mayShare() && sim.extraRNG.IntN(2) == 0
 	if h.space == wire.Space_SEMAPHORE {
 		h.limit = sim.limits[name]
 		h.permits = 1
@@ -107,7 +117,15 @@ func (h *handle) acquire(name string, wait bool) {
 			h.permits = 1 + sim.rng.Uint32N(min(3, h.limit))
 		}
 	}
-	h.call = h.session.program.call(h.command(wait), false, h.acquired)
+	h.request(wait, h.chooseMaxHold())
+}
+
+func (h *handle) request(wait bool, maxHold time.Duration) {
+	p := h.session.program
+	h.state, h.fence, h.share, h.holds = acquiring, 0, 0, 0
+	h.calledAt, h.sent = p.sim.now, p.clock()
+	h.maxHold, h.end = maxHold, nil
+	h.call = p.call(h.command(wait), false, h.acquired)
 	h.call.recheck = h.recheck
 	h.call.onUnsent = func() { h.state = idle }
 }
@@ -115,7 +133,7 @@ func (h *handle) acquire(name string, wait bool) {
 // recheck looks the call up in the state of a snapshot, as the client engine does.
 func (h *handle) recheck(m wire.Rechecker, t wire.Ticket) *wire.Reply {
 	semaphore := ""
-	if h.space == wire.Space_SEMAPHORE {
+	if h.space == wire.Space_SEMAPHORE && h.maxHold == 0 {
 		semaphore = h.lock
 	}
 	return m.Recheck(t, h.session.id, semaphore)
@@ -134,11 +152,16 @@ func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
 			h.state = queued
 		}
 	case h.state == withdrawing: // the grant may have come first; the withdrawal releases it
+		if r.GetCode() == wire.Code_OK {
+			h.granted(r)
+		}
 	case r.GetCode() == wire.Code_OK && h.state == abandoned:
-		h.fence, h.share, h.numbers, h.holds, h.state = r.GetFence(), r.GetShare(), r.GetSlots(), 1, held
+		h.granted(r)
+		h.state = held
 		h.release()
 	case r.GetCode() == wire.Code_OK:
-		h.fence, h.share, h.numbers, h.holds, h.state = r.GetFence(), r.GetShare(), r.GetSlots(), 1, held
+		h.granted(r)
+		h.state = held
 		if want := h.wantHolds(); r.GetHolds() != want {
 			sim.fail("member %d: a new hold counts %d, want %d", h.session.program.n, r.GetHolds(), want)
 		}
@@ -152,6 +175,10 @@ func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
 		case wire.Code_LOCKED, wire.Code_LOCK_DELAY:
 		case wire.Code_LIMIT_MISMATCH:
 			h.learnLimit(r)
+		case wire.Code_SESSION_EXPIRED:
+			if h.call.rechecked != r || !h.missed(t) {
+				h.checkRefusal(r)
+			}
 		default:
 			h.checkRefusal(r)
 		}
@@ -159,9 +186,15 @@ func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
 }
 
 // checkRefusal accepts an outcome only if the session has ended or the registration
-// has expired.
+// has expired, or its hold has ended by its MaxHold.
 func (h *handle) checkRefusal(r *wire.Reply) {
 	s, p := h.session, h.session.program
+	switch r.GetCode() {
+	case wire.Code_OWNERSHIP_LOST, wire.Code_NOT_HELD:
+		if h.end != nil && h.endedInLog() {
+			return
+		}
+	}
 	switch r.GetCode() {
 	case wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION, wire.Code_OWNERSHIP_LOST, wire.Code_NOT_HELD, wire.Code_WITHDRAWN:
 		if _, alive := liveSession(p.sim.history.oracle, s.id); !alive || !registered(p.sim.history.oracle, s.incarnation) {
@@ -188,7 +221,7 @@ func (sim *simulation) checkExclusive(h *handle) {
 	sim.modes.exclusive += btoi(h.space == wire.Space_LOCK)
 	sim.trace("%d.%d holds %s, fence %d", h.session.program.n, h.n, h.lock, h.fence)
 	permits := uint32(0)
-	for _, m := range slices.Concat(sim.members, sim.remotes) {
+	for _, m := range sim.allHosts() {
 		for _, other := range m.handles() {
 			if other.lock != h.lock || !other.trustsHold() {
 				continue
@@ -215,6 +248,9 @@ func (sim *simulation) checkExclusive(h *handle) {
 	sim.lastFence[h.lock] = h.fence
 }
 
+// allHosts returns the hosts of all programs.
+func (sim *simulation) allHosts() []*simMember { return slices.Concat(sim.members, sim.remotes) }
+
 func (m *simMember) handles() []*handle {
 	if m.process == nil {
 		return nil
@@ -227,7 +263,10 @@ func (h *handle) trustsHold() bool {
 	if s.program.sim.faults.coarseClocks || s.closing || s.program.leaving || len(s.checks) > 0 || s.lost || s.program.terminated || s.ttl != 0 && s.program.clock() >= s.deadline {
 		return false // a forced close or a check ends it before the holder learns of it
 	}
-	return h.state == held || h.state == inFlight && h.holds > 1
+	if h.end.passed() {
+		return false
+	}
+	return h.state == held || h.state == extending || h.state == inFlight && h.holds > 1
 }
 
 func (h *handle) reenter() {
@@ -288,6 +327,7 @@ func (h *handle) withdraw() {
 		case r == nil:
 		case !call.finished:
 			p.sim.fail("member %d: withdrawn before the last outcome of the Lock", p.n)
+		case r.GetCode() == wire.Code_NOT_HELD && h.missed(h.ticket):
 		case r.GetCode() != wire.Code_OK:
 			h.checkRefusal(r)
 		}

@@ -115,6 +115,8 @@ func (op *operation) names() (wire.Space, string) {
 		return space[c.Unlock.Election], c.Unlock.Name
 	case *wire.Command_Downgrade:
 		return wire.Space_LOCK, c.Downgrade.Name
+	case *wire.Command_Extend:
+		return c.Extend.Space, c.Extend.Name
 	case *wire.Command_Proclaim:
 		return wire.Space_ELECTION, c.Proclaim.Name
 	case *wire.Command_Withdraw:

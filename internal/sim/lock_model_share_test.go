@@ -13,6 +13,7 @@ type sharedHold struct {
 	handle  uint64
 	process wire.ID
 	grant   *operation // nil: a Downgrade
+	bounded *operation // by which it ends in time, also after a Downgrade; nil: it does not
 	holds   uint32
 	number  uint64 // 0: unknown
 }
@@ -64,7 +65,7 @@ func (s lockState) isFree(at time.Duration) bool {
 func (s lockState) possibleShares(op *operation) []lockState {
 	var ended, all, own []holder
 	for _, sh := range s.shares {
-		h := holder{sh.owner, sh.process}
+		h := sh.holder()
 		if slices.Contains(all, h) {
 			continue
 		}
@@ -86,6 +87,11 @@ func (s lockState) possibleShares(op *operation) []lockState {
 		if len(own) < len(all) || op.command.GetLock() == nil {
 			next = append(next, s.withoutHolders(own, op)...)
 		}
+		for _, h := range own {
+			if h.bounded != nil && len(own) > 1 {
+				next = append(next, s.withoutHolders([]holder{h}, op)...)
+			}
+		}
 	}
 	for i := range next {
 		for j := len(next) - 1; j > i; j-- {
@@ -97,18 +103,26 @@ func (s lockState) possibleShares(op *operation) []lockState {
 	return next
 }
 
-// holder is a process that has shares, and its session.
+// holder is a process that has shares, and its session. A share with MaxHold is by itself.
 type holder struct {
 	owner   *sessionSpan
 	process wire.ID
+	bounded *operation
 }
 
+func (sh sharedHold) holder() holder { return holder{sh.owner, sh.process, sh.bounded} }
+
 // ends returns the ends of the lock-delays that may follow if the holder has lost its shares by the end of an operation: by the
-// end of its session, or by a claim.
+// end of its session, by a claim, or by MaxHold.
 func (h holder) ends(op *operation) []time.Duration {
 	until := h.owner.possibleDelays(op.returnedTime)
 	if slices.ContainsFunc(h.owner.claims, func(c claim) bool { return c.process != h.process && c.at < op.returnedAt }) {
 		until = append(until, 0)
+	}
+	if h.bounded != nil {
+		if delayed, ended := h.bounded.endedBy(op.returnedTime); ended {
+			until = append(until, delayed)
+		}
 	}
 	return until
 }
@@ -117,7 +131,7 @@ func (h holder) ends(op *operation) []time.Duration {
 // of them cannot have lost its shares.
 func (s lockState) withoutHolders(holders []holder, op *operation) (next []lockState) {
 	holders = slices.DeleteFunc(slices.Clone(holders), func(h holder) bool {
-		return !slices.ContainsFunc(s.shares, func(sh sharedHold) bool { return h == holder{sh.owner, sh.process} })
+		return !slices.ContainsFunc(s.shares, func(sh sharedHold) bool { return h == sh.holder() })
 	})
 	latest, least := []time.Duration{0}, time.Duration(0)
 	for _, h := range holders {
@@ -130,7 +144,7 @@ func (s lockState) withoutHolders(holders []holder, op *operation) (next []lockS
 	slices.Sort(latest)
 	for _, until := range slices.Compact(latest) {
 		if until >= least {
-			next = append(next, s.without(func(sh sharedHold) bool { return slices.Contains(holders, holder{sh.owner, sh.process}) }, until))
+			next = append(next, s.without(func(sh sharedHold) bool { return slices.Contains(holders, sh.holder()) }, until))
 		}
 	}
 	return next
@@ -223,7 +237,7 @@ func (s lockState) lockShared(op *operation, c *wire.Lock) []lockState {
 // grantShared grants a share, or claims a hold of the session's earlier process: a share, the oldest first, or an exclusive
 // hold, which becomes one.
 func (s lockState) grantShared(op *operation, c *wire.Lock) []lockState {
-	sh := sharedHold{owner: op.session, handle: c.Handle, process: op.incarnation, grant: op, holds: 1}
+	sh := sharedHold{owner: op.session, handle: c.Handle, process: op.incarnation, grant: op, bounded: op.bounded(), holds: 1}
 	left := slices.IndexFunc(s.shares, func(o sharedHold) bool { return o.owner == op.session && o.process != op.incarnation })
 	switch {
 	case left >= 0:
@@ -285,7 +299,7 @@ func (s lockState) less(op *operation, i int) []lockState {
 
 func (s lockState) downgrade(op *operation, c *wire.Downgrade) []lockState {
 	match := s.ownedBy(op, c.Handle) && s.fenceMatches(c.Fence) && s.tenant == 0
-	downgraded := s.begin(sharedHold{owner: op.session, handle: c.Handle, process: op.incarnation, holds: s.holds})
+	downgraded := s.begin(sharedHold{owner: op.session, handle: c.Handle, process: op.incarnation, bounded: s.grant.bounded(), holds: s.holds})
 	switch r := op.reply; {
 	case r == nil && match:
 		return []lockState{downgraded, s}

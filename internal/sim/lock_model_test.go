@@ -45,12 +45,16 @@ func lockModel() porcupine.NondeterministicModel {
 }
 
 // possibleStates are the states in which the operation may find the lock: the
-// owner's session may have ended, with a lock-delay or gracefully.
+// owner's session may have ended, with a lock-delay or gracefully, or the hold by its MaxHold.
 func (s lockState) possibleStates(op *operation) []lockState {
 	if s.owner == nil {
 		return s.possibleShares(op)
 	}
-	return withPossibleEnds([]lockState{s}, s.owner, op, func(s lockState, _ *sessionSpan, until time.Duration) lockState { return s.free(until) })
+	states := withPossibleEnds([]lockState{s}, s.owner, op, func(s lockState, _ *sessionSpan, until time.Duration) lockState { return s.free(until) })
+	if until, ended := s.grant.endedBy(op.returnedTime); ended {
+		states = append(states, s.free(until))
+	}
+	return states
 }
 
 func (s lockState) free(until time.Duration) lockState {
@@ -79,6 +83,8 @@ func (s lockState) step(op *operation) []lockState {
 		return s.withdraw(op)
 	case *wire.Command_Downgrade:
 		return s.downgrade(op, c.Downgrade)
+	case *wire.Command_Extend:
+		return s.extend(op, c.Extend)
 	case *wire.Command_Proclaim:
 		return s.proclaim(op, c.Proclaim)
 	}

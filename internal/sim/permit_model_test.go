@@ -64,7 +64,38 @@ func (s permitState) possibleStates(op *operation) []permitState {
 		seen = append(seen, t.owner)
 		states = withPossibleEnds(states, t.owner, op, permitState.withoutSession)
 	}
+	for _, t := range s.acquisitions {
+		if op.dependsOn(t) {
+			states = withPossibleEnd(states, t.grant, op)
+		}
+	}
 	return states
+}
+
+// dependsOn reports whether it matters to the operation that an acquisition may have ended by its MaxHold.
+func (op *operation) dependsOn(t acquisition) bool {
+	return op.command.GetAcquire() != nil || t.owner == op.session || op.withdraws != nil && t.grant == op.withdraws
+}
+
+// withPossibleEnd adds the states in which what an operation was granted has ended by its MaxHold.
+func withPossibleEnd(states []permitState, grant, op *operation) []permitState {
+	until, ended := grant.endedBy(op.returnedTime)
+	if !ended {
+		return states
+	}
+	next := slices.Clone(states)
+	for _, s := range states {
+		i := slices.IndexFunc(s.acquisitions, func(t acquisition) bool { return t.grant == grant })
+		if i < 0 {
+			continue
+		}
+		if t := s.acquisitions[i]; until > 0 {
+			s.delayed = append(slices.Clone(s.delayed), delayedPermits{t.permits, t.numbers, until})
+		}
+		s.acquisitions = slices.Delete(slices.Clone(s.acquisitions), i, i+1)
+		next = append(next, s)
+	}
+	return next
 }
 
 func (s permitState) withoutSession(owner *sessionSpan, until time.Duration) permitState {
@@ -93,6 +124,8 @@ func (s permitState) step(op *operation) []permitState {
 			return s.onlyIf(i < 0)
 		}
 		return s.release(op, i)
+	case *wire.Command_Extend:
+		return s.extend(op, c.Extend)
 	case *wire.Command_Resize:
 		resized := s
 		resized.limit = c.Resize.Limit

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/maxhold"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -19,9 +20,10 @@ type program struct {
 	attempt       uint32
 	registered    bool
 	renewing      bool
-	renewals      int           // started so far
-	replacements  int           // of the state, by snapshots
-	mutedUntil    time.Duration // does not renew before
+	renewals      int               // started so far
+	replacements  int               // of the state, by snapshots
+	heard         maxhold.Reference // of the last acknowledged renewal
+	mutedUntil    time.Duration     // does not renew before
 	session       *simSession
 	noTTL         *simSession // the session without a TTL
 	inFlight      int         // calls and reads

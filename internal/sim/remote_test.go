@@ -328,7 +328,7 @@ func (r *remote) deliver(d *wire.Delivery) {
 // renewedBy delivers the answer to a renewal, which is that of all before it as well.
 func (r *remote) renewedBy(a *wire.Renewed) {
 	r.agreed, r.now = a.GetLevel(), a.GetNow()
-	reply := &wire.Reply{Code: wire.Code_OK}
+	reply := &wire.Reply{Code: wire.Code_OK, Now: a.GetNow()}
 	if a.GetUnknown() {
 		reply.Code = wire.Code_UNKNOWN_INCARNATION
 		r.program.registrationExpired(r.program.incarnation)

@@ -35,6 +35,9 @@ func TestSeeds(t *testing.T) {
 	if n >= 5 && !sum.modes.occurred() {
 		t.Errorf("locks were not held in all ways: %+v", sum.modes)
 	}
+	if n >= 5 && !sum.ends.occurred() {
+		t.Errorf("holds with MaxHold did not end in all ways: %+v", sum.ends)
+	}
 }
 
 // regressionSeeds once found a defect. Their runs change with the simulator; each

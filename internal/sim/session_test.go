@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/leaseclock"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -98,7 +99,7 @@ func (s *simSession) startRenewal() (acknowledged func()) {
 	sim, clock := s.program.sim, s.program.clock()
 	sent := sim.now
 	return func() {
-		s.deadline = max(s.deadline, clock+s.ttl-s.ttl/100)
+		s.deadline = max(s.deadline, clock+leaseclock.Trusted(s.ttl))
 		s.renewalSent, s.renewalAcked = sent, sim.now
 	}
 }
@@ -124,11 +125,14 @@ func (p *program) renew() {
 	p.renewing = true
 	p.renewals++
 	s := p.session
-	acknowledged := func() {}
+	acknowledged, sent := func() {}, leaseclock.Instant(p.clock())
 	if s != nil {
 		acknowledged = s.startRenewal()
 	}
 	p.gateway.renew(func(r *wire.Reply) {
+		if r.GetCode() == wire.Code_OK {
+			p.heard.Note(sent, r.GetNow())
+		}
 		p.after(p.simulatedTime(500*time.Millisecond), func() { p.renewing = false })
 		if r.GetCode() == wire.Code_OK && s == p.session && s != nil && s.open && !s.lost && p.clock() < s.deadline {
 			acknowledged()

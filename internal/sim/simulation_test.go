@@ -29,6 +29,7 @@ type simulation struct {
 	seed                             uint64
 	rng                              *rand.Rand
 	extraRNG                         *rand.Rand // for what was added later, so that the runs of older seeds stay the same
+	endsRNG                          *rand.Rand // for holds with MaxHold
 	now                              time.Duration
 	events                           eventQueue
 	sequence                         uint64
@@ -46,6 +47,7 @@ type simulation struct {
 	fences                           map[uint64]bool   // that holders have trusted
 	phases                           map[uint64]string // of these, those of shared phases: the lock
 	modes                            modes
+	ends                             ends
 	draining                         bool              // programs finish what they hold
 	programsStopped                  bool              // and then renew nothing
 	limits                           map[string]uint32 // of semaphores, as programs believe them agreed
@@ -74,6 +76,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		t: t, seed: seed,
 		rng:       rand.New(rand.NewPCG(seed, 0)),
 		extraRNG:  rand.New(rand.NewPCG(seed, 1)),
+		endsRNG:   rand.New(rand.NewPCG(seed, 2)),
 		traceHash: fnv.New64a(),
 		lastFence: make(map[string]uint64), fences: make(map[uint64]bool), phases: make(map[uint64]string),
 		limits:  semaphoreLimits(),
@@ -203,7 +206,8 @@ func (sim *simulation) newID() (id wire.ID) {
 }
 
 // converged reports whether all members are at the same index with nothing in
-// progress, every program has acquired and released once more, and the sessions of lost members have ended.
+// progress, every program has acquired and released once more, and the sessions of lost members have ended, as well as the holds
+// that were lost by their MaxHold and not released.
 func (sim *simulation) converged() bool {
 	for _, m := range sim.remaining() {
 		proc := m.process
@@ -211,7 +215,7 @@ func (sim *simulation) converged() bool {
 			return false
 		}
 	}
-	return sim.remotesAtRest() && (!sim.faults.joins || sim.reconciled()) &&
+	return sim.remotesAtRest() && len(sim.history.audit.ends) == 0 && (!sim.faults.joins || sim.reconciled()) &&
 		!(sim.anyDestroyed() && slices.ContainsFunc(sessionsOf(sim.history.oracle), sim.ofDestroyed))
 }
 
