@@ -37,6 +37,7 @@ func checkAll(ops []*operation, writes []write, largest uint64) verdict {
 	checkFences(&v, ops, largest)
 	checkResource(&v, ops, writes)
 	checkAnswers(&v, ops)
+	checkEnds(&v, ops)
 	var searches []search
 	for name, of := range byName(ops) {
 		searches = append(searches, searchOf(name, of))
@@ -80,7 +81,7 @@ func searchOf(name string, ops []*operation) search {
 		return sharedSearch(name, ops)
 	}
 	switch ops[0].Op {
-	case opLock, opTry, opUnlock, opCheck:
+	case opLock, opTry, opUnlock, opCheck, opExtend:
 		return lockSearch(name, ops)
 	case opAcquire, opRelease, opConfirm:
 		return permitSearch(name, ops)

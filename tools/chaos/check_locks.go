@@ -81,6 +81,8 @@ func (s lockState) step(op lockStep) (bool, any) {
 		return s.lock(op, owns)
 	case opCheck:
 		return owns && op.fence == s.fence && op.fence == op.Fence, s
+	case opExtend:
+		return owns && op.Fence == s.fence, s
 	}
 	if !owns || op.Fence != s.fence {
 		return false, s

@@ -93,6 +93,8 @@ func (s sharedState) step(op sharedStep) (bool, any) {
 		s.lasting[i].shared = held || op.Op == opDowngrade
 	}
 	switch op.Op {
+	case opExtend:
+		return true, s
 	case opDowngrade:
 		s.fence, s.phase = op.fence, true
 		return next && !held, s

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,7 @@ const (
 	opRUnlock   = "runlock"
 	opRCheck    = "rcheck" // a check of a shared hold
 	opDowngrade = "downgrade"
+	opExtend    = "extend" // of what is held in any mode, or of permits
 
 	opAcquire = "acquire"
 	opRelease = "release"
@@ -46,6 +48,7 @@ const (
 	resultRefused = "refused" // the group's answer: locked, the limit, another index
 	resultAbsent  = "absent"  // the key does not exist
 	resultLost    = "lost"    // the hold was lost
+	resultExpired = "expired" // the hold was lost by its MaxHold
 	resultNotHeld = "not held"
 	resultFailed  = "failed"  // no effect
 	resultUnknown = "unknown" // it may have taken effect, or may yet
@@ -53,19 +56,20 @@ const (
 
 // record is one line of a history: a call, or the return of a call.
 type record struct {
-	ID     uint64 `json:"i"` // of the call, in its file
-	Time   int64  `json:"t"` // CLOCK_MONOTONIC in ns, the same for all processes
-	Op     string `json:"op,omitempty"`
-	Name   string `json:"name,omitempty"`
-	Hold   string `json:"hold,omitempty"`  // names the acquisition, in all files
-	Holds  int    `json:"holds,omitempty"` // that the handle had before the call
-	N      int    `json:"n,omitempty"`     // permits
-	Limit  int    `json:"limit,omitempty"` // of the semaphore, or of the re-entrant lock
-	Value  string `json:"value,omitempty"`
-	Index  uint64 `json:"index,omitempty"` // expected by a swap; on return the modify index
-	Result string `json:"r,omitempty"`     // set in returns only
-	Fence  uint64 `json:"fence,omitempty"`
-	Error  string `json:"err,omitempty"`
+	ID      uint64        `json:"i"` // of the call, in its file
+	Time    int64         `json:"t"` // CLOCK_MONOTONIC in ns, the same for all processes
+	Op      string        `json:"op,omitempty"`
+	Name    string        `json:"name,omitempty"`
+	Hold    string        `json:"hold,omitempty"`  // names the acquisition, in all files
+	Holds   int           `json:"holds,omitempty"` // that the handle had before the call
+	N       int           `json:"n,omitempty"`     // permits
+	Limit   int           `json:"limit,omitempty"` // of the semaphore, or of the re-entrant lock
+	MaxHold time.Duration `json:"max,omitempty"`   // of a call: 0: none
+	Value   string        `json:"value,omitempty"`
+	Index   uint64        `json:"index,omitempty"` // expected by a swap; on return the modify index
+	Result  string        `json:"r,omitempty"`     // set in returns only
+	Fence   uint64        `json:"fence,omitempty"`
+	Error   string        `json:"err,omitempty"`
 }
 
 // now returns the monotonic time, which is comparable between processes.
@@ -139,7 +143,7 @@ func (op *operation) String() string {
 		format string
 		value  any
 	}{
-		{op.Hold != "", " by %s", op.Hold}, {op.N != 0, " n=%d", op.N}, {op.Value != "", " value %s", op.Value},
+		{op.Hold != "", " by %s", op.Hold}, {op.N != 0, " n=%d", op.N}, {op.MaxHold != 0, " for %v", op.MaxHold}, {op.Value != "", " value %s", op.Value},
 		{op.Op == opSwap, " expect %d", op.Index}, {true, " -> %s", op.result}, {op.fence != 0, " fence %d", op.fence},
 		{op.value != "", " read %s", op.value}, {op.index != 0, " index %d", op.index}, {op.err != "", " (%s)", op.err},
 	} {

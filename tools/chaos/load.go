@@ -218,6 +218,8 @@ func classify(op string, err error) string {
 		return resultOK
 	case is(conclave.ErrKeyNotFound):
 		return resultAbsent
+	case is(conclave.ErrHoldExpired):
+		return resultExpired
 	case is(conclave.ErrLockOwnershipLost):
 		return resultLost
 	case is(conclave.ErrNotHeld):

@@ -21,12 +21,13 @@ type holder interface {
 
 // lockTurn locks, writes to the resource, and unlocks.
 func (c *client) lockTurn() int {
-	name, hold := c.object("lock", plainLocks), c.label()
-	l := c.access.FencedLock(name)
-	f, ok := c.lock(l, record{Name: name, Hold: hold}, c.chance(20))
+	name, hold, limit := c.object("lock", plainLocks), c.label(), c.limit()
+	l := c.access.FencedLock(name, conclave.MaxHold(limit))
+	f, ok := c.lock(l, record{Name: name, Hold: hold, MaxHold: limit}, c.chance(20))
 	if !ok {
 		return 1
 	}
+	c.limited(l, checkOf(opCheck, name, hold, f), limit)
 	c.use(l, opCheck, name, hold, f)
 	c.unlock(l, name, hold, f)
 	return 2
@@ -74,19 +75,20 @@ func (c *client) longTurn() int {
 
 // reentrantTurn locks up to one time more than the limit permits.
 func (c *client) reentrantTurn() int {
-	name, hold := c.object("reentrant", reentrantLocks), c.label()
-	l := c.access.FencedLock(name, conclave.Reentrant(reentrantLimit))
+	name, hold, limit := c.object("reentrant", reentrantLocks), c.label(), c.limit()
+	l := c.access.FencedLock(name, conclave.Reentrant(reentrantLimit), conclave.MaxHold(limit))
 	n := 0
 	var f conclave.Fence
 	for range 1 + c.random.IntN(reentrantLimit+1) {
 		n++
-		g, ok := c.lock(l, record{Name: name, Hold: hold, Holds: l.Holds(), Limit: reentrantLimit}, c.chance(20))
+		g, ok := c.lock(l, record{Name: name, Hold: hold, Holds: l.Holds(), Limit: reentrantLimit, MaxHold: limit}, c.chance(20))
 		if !ok {
 			break
 		}
 		f = g
 	}
 	if l.Holds() > 0 {
+		c.limited(l, checkOf(opCheck, name, hold, f), limit)
 		c.use(l, opCheck, name, hold, f)
 	}
 	for l.Holds() > 0 {
@@ -134,12 +136,12 @@ func (c *client) release(release func(context.Context) error, call record) {
 
 // semaphoreTurn acquires one or two permits and releases them.
 func (c *client) semaphoreTurn() int {
-	name, hold, n := c.object("semaphore", semaphores), c.label(), 1+c.random.IntN(2)
-	s := c.access.Semaphore(name, permitLimit)
+	name, hold, n, limit := c.object("semaphore", semaphores), c.label(), 1+c.random.IntN(2), c.limit()
+	s := c.access.Semaphore(name, permitLimit).WithMaxHold(limit)
 	ctx, cancel := c.within(time.Second, 8*time.Second)
 	defer cancel()
 	var p *conclave.Permit
-	r, err := c.asks(record{Op: opAcquire, Name: name, Hold: hold, N: n, Limit: permitLimit}, func() (r record, err error) {
+	r, err := c.asks(record{Op: opAcquire, Name: name, Hold: hold, N: n, Limit: permitLimit, MaxHold: limit}, func() (r record, err error) {
 		if c.chance(20) {
 			p, err = s.TryAcquire(ctx, n)
 		} else {
@@ -158,6 +160,7 @@ func (c *client) semaphoreTurn() int {
 		return 1
 	}
 	f := conclave.Fence(r.Fence)
+	c.limited(p, checkOf(opConfirm, name, hold, f), limit)
 	c.use(p, opConfirm, name, hold, f)
 	release, cancelRelease := c.within(time.Second, 5*time.Second)
 	defer cancelRelease()
@@ -193,7 +196,16 @@ func (c *client) use(h holder, check, name, hold string, f conclave.Fence) {
 
 // check records whether the holder may still trust its hold.
 func (c *client) check(h holder, op, name, hold string, f conclave.Fence) bool {
-	id := c.history.call(record{Op: op, Name: name, Hold: hold, Fence: uint64(f)})
+	return c.record(h, checkOf(op, name, hold, f))
+}
+
+// checkOf is the call of a check.
+func checkOf(op, name, hold string, f conclave.Fence) record {
+	return record{Op: op, Name: name, Hold: hold, Fence: uint64(f)}
+}
+
+func (c *client) record(h holder, call record) bool {
+	op, id := call.Op, c.history.call(call)
 	g, err := h.Fence()
 	r := record{Result: classify(op, err), Fence: uint64(g)}
 	if err != nil {

@@ -16,17 +16,18 @@ const shared = "shared"
 // linger in shared mode.
 func (c *client) sharedTurn() int {
 	name := c.object(shared, sharedLocks)
-	var opts []conclave.LockOption
+	option, limit := conclave.Linger(time.Second), time.Duration(0)
 	if c.chance(50) {
-		opts = append(opts, conclave.Linger(time.Second))
+		limit = c.limit()
+		option = conclave.MaxHold(limit)
 	}
-	l := c.access.RWLock(name, opts...)
+	l := c.access.RWLock(name, option)
 	if c.chance(30) {
-		return c.exclusiveTurn(l, name)
+		return c.exclusiveTurn(l, name, limit)
 	}
 	n := 0
 	for range 1 + c.random.IntN(3) {
-		call := record{Op: opRLock, Name: name, Hold: c.label()}
+		call := record{Op: opRLock, Name: name, Hold: c.label(), MaxHold: limit}
 		acquire := l.RLock
 		if c.chance(20) {
 			call.Op, acquire = opTryRLock, l.TryRLock
@@ -36,6 +37,7 @@ func (c *client) sharedTurn() int {
 		if !ok {
 			break
 		}
+		c.limited(l, checkOf(opRCheck, name, call.Hold, f), limit)
 		c.read(l, name, call.Hold, f)
 		n++
 	}
@@ -53,7 +55,7 @@ func (c *client) read(l *conclave.RWLock, name, hold string, f conclave.Fence) {
 }
 
 // exclusiveTurn takes a lock exclusively, by either kind of handle, and may downgrade.
-func (c *client) exclusiveTurn(l *conclave.RWLock, name string) int {
+func (c *client) exclusiveTurn(l *conclave.RWLock, name string, limit time.Duration) int {
 	hold := c.label()
 	if c.chance(30) {
 		l := c.access.FencedLock(name)
@@ -65,10 +67,11 @@ func (c *client) exclusiveTurn(l *conclave.RWLock, name string) int {
 		c.unlock(l, name, hold, f)
 		return 2
 	}
-	f, ok := c.lock(l, record{Name: name, Hold: hold}, c.chance(20))
+	f, ok := c.lock(l, record{Name: name, Hold: hold, MaxHold: limit}, c.chance(20))
 	if !ok {
 		return 1
 	}
+	c.limited(l, checkOf(opCheck, name, hold, f), limit)
 	c.use(l, opCheck, name, hold, f)
 	if c.chance(50) {
 		c.unlock(l, name, hold, f)

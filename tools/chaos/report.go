@@ -21,6 +21,8 @@ type row struct {
 	lost          int // of these: the hold was lost before
 	grants        int
 	shared        int             // of these: of locks in shared mode
+	expired       int             // holds that were found lost by their MaxHold
+	extended      int             // Extends
 	gap           time.Duration   // longest time without a successful grant
 	failovers     []time.Duration // from a leader's death to the return of the first grant that was called afterwards
 	recovery      time.Duration   // from the last healing until all members work
@@ -32,7 +34,11 @@ type row struct {
 // measure counts.
 func (r *row) measure(ops []*operation, deaths []int64) {
 	var grants []*operation
+	expired := make(map[string]bool)
 	for _, op := range ops {
+		if op.result == resultExpired {
+			expired[op.Hold] = true
+		}
 		if op.Op == opCheck || op.Op == opRCheck || op.Op == opConfirm {
 			continue
 		}
@@ -46,6 +52,8 @@ func (r *row) measure(ops []*operation, deaths []int64) {
 			r.lost++
 		case resultOK:
 			switch op.Op {
+			case opExtend:
+				r.extended++
 			case opRLock, opTryRLock, opDowngrade:
 				r.shared++
 				fallthrough
@@ -54,7 +62,7 @@ func (r *row) measure(ops []*operation, deaths []int64) {
 			}
 		}
 	}
-	r.grants = len(grants)
+	r.grants, r.expired = len(grants), len(expired)
 	slices.SortFunc(grants, func(a, b *operation) int { return compare(a.returned, b.returned) })
 	last := r.began
 	for _, g := range grants {
@@ -105,14 +113,14 @@ func short(d time.Duration) string {
 // printTable prints a row for each nemesis.
 func printTable(w io.Writer, rows []row) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tof these shared\tlongest gap\tleader killed: to next grant\thealthy after\tMiB on disk / in memory before\tand after\tsearches ok\tgiven up\tstale writes refused\tviolations")
+	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tof these shared\tended by MaxHold\textended\tlongest gap\tleader killed: to next grant\thealthy after\tMiB on disk / in memory before\tand after\tsearches ok\tgiven up\tstale writes refused\tviolations")
 	for _, r := range rows {
 		note := ""
 		if r.unsupported != "" {
 			note = " (no fault: not supported)"
 		}
-		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\n", r.nemesis, note,
-			r.operations, float64(r.operations)/r.seconds(), r.unknown, r.failed, r.lost, r.grants, r.shared, short(r.gap), r.failover(),
+		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\n", r.nemesis, note,
+			r.operations, float64(r.operations)/r.seconds(), r.unknown, r.failed, r.lost, r.grants, r.shared, r.expired, r.extended, short(r.gap), r.failover(),
 			short(r.recovery), r.before, r.after, r.passed(), len(r.verdict.unknown), r.refused, len(r.violations))
 	}
 	_ = t.Flush() // standard output
