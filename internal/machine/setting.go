@@ -228,6 +228,9 @@ func (x setting) own(p *part) {
 	l, s := p.lock, p.set
 	l.owner, l.handle, l.holds, l.fence, l.since = s.session, s.handle, 1, s.fence, s.since
 	l.more().set = s
+	if ph := l.phase(); ph != nil && ph.at != 0 { // waiters for shares were left for the next entry
+		x.portions.Remove(l)
+	}
 }
 
 // share gives the set a share of a lock. The first one of a phase begins it.
