@@ -45,6 +45,8 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MaxSessionChecks":   {MaxSessionChecks, reference.MaxSessionChecks},
 		"MaxCandidate":       {MaxCandidate, reference.MaxCandidate},
 		"MaxPermits":         {MaxPermits, reference.MaxPermits},
+		"MaxSet":             {MaxSet, reference.MaxSet},
+		"MaxPassed":          {MaxPassed, reference.MaxPassed},
 		"MaxSlots":           {MaxSlots, reference.MaxSlots},
 		"MaxFormer":          {slots.MaxFormer, reference.MaxFormer},
 		"MaxFormerBytes":     {slots.MaxFormerBytes, reference.MaxFormerBytes},

@@ -79,6 +79,9 @@ func (ld *loader) passed(rest string, value []byte) error {
 	if ld.passings == nil {
 		ld.passings = make(map[uint64]uint32)
 	}
+	if ld.passings[position] != 0 {
+		return errTwice
+	}
 	ld.passings[position] = st.Times
 	return nil
 }
@@ -98,25 +101,25 @@ func (ld *loader) linkSets() error {
 	return nil
 }
 
-// drawn returns what was taken from the counter by something else than sets.
-func (ld *loader) drawn() map[uint64]bool {
+// drawn returns what was taken from the counter by something else than sets: of shares with their locks.
+func (ld *loader) drawn() map[uint64]*lock {
 	if len(ld.sets) == 0 {
 		return nil
 	}
-	drawn := make(map[uint64]bool)
+	drawn := make(map[uint64]*lock)
 	for _, p := range ld.locks {
-		drawn[p.of.fence] = true
+		drawn[p.of.fence] = nil
 	}
 	for _, p := range ld.permits {
-		drawn[p.of.fence] = true
+		drawn[p.of.fence] = nil
 	}
 	for _, p := range ld.shares {
-		drawn[p.of.number] = true
+		drawn[p.of.number] = p.of.lock
 	}
 	return drawn
 }
 
-func (ld *loader) linkSet(s *set, st *wire.SetState, drawn map[uint64]bool) (err error) {
+func (ld *loader) linkSet(s *set, st *wire.SetState, drawn map[uint64]*lock) (err error) {
 	m := ld.m
 	id, _ := wire.IDFrom(st.Session)
 	if s.ticket, err = ld.ticket(st.Incarnation, st.Seq); err != nil {
@@ -131,14 +134,14 @@ func (ld *loader) linkSet(s *set, st *wire.SetState, drawn map[uint64]bool) (err
 		return errRange
 	}
 	for n := s.firstNumber(); n <= s.fence; n++ {
-		if drawn[n] {
+		if _, taken := drawn[n]; taken {
 			return errFence
 		}
-		drawn[n] = true
+		drawn[n] = nil
 	}
 	s.session, s.hold.of = m.sessions[id], s
 	for i := range s.parts {
-		if err := ld.linkPart(s, i, st.Fences); err != nil {
+		if err := ld.linkPart(s, i, st.Fences, drawn); err != nil {
 			return err
 		}
 	}
@@ -146,8 +149,8 @@ func (ld *loader) linkSet(s *set, st *wire.SetState, drawn map[uint64]bool) (err
 	return ld.linkBound(s, st.Ends, st.Requested, true)
 }
 
-// linkPart makes a set the owner of one of its locks.
-func (ld *loader) linkPart(s *set, i int, fences []uint64) error {
+// linkPart makes a set the owner of one of its locks. A phase has begun with its first share, or with a set.
+func (ld *loader) linkPart(s *set, i int, fences []uint64, drawn map[uint64]*lock) error {
 	p := &s.parts[i]
 	l := ld.m.locks.byName[p.key[1:]]
 	switch {
@@ -162,7 +165,9 @@ func (ld *loader) linkPart(s *set, i int, fences []uint64) error {
 	}
 	n := i - (len(s.parts) - s.shared) // among the shared ones
 	phase := fences[n]
-	if phase == 0 || phase > s.fence || l.phase().isLive() && phase != l.phase().fence {
+	by, taken := drawn[phase]
+	switch bySet := phase == s.fence || ld.m.sets.byFence[phase] != nil; {
+	case phase == 0, phase > s.fence, l.phase().isLive() && phase != l.phase().fence, taken && by != l && !bySet:
 		return errFence
 	}
 	setting{ld.m}.share(p, s.firstNumber()+uint64(n))
