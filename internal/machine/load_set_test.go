@@ -2,6 +2,7 @@ package machine
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,93 +42,20 @@ func soundSetWaiter(seq uint64, st *wire.SetWaiterState) []byte {
 	return marshalled(st)
 }
 
-func TestLoad_RefusesEachViolationOfSets(t *testing.T) {
-	session, inc := []byte(soundSession), []byte(soundInc)
-	of := func(names ...string) *wire.SetState { return &wire.SetState{Names: names} }
-	waits := func(names ...string) *wire.SetWaiterState { return &wire.SetWaiterState{Names: names} }
-	many := strings.Split(strings.Repeat("k", MaxSet)+"l", "")
-	for i := range many {
-		many[i] = strings.Repeat(many[i], 1+i)
+func setOf(names ...string) *wire.SetState { return &wire.SetState{Names: names} }
+
+func awaited(names ...string) *wire.SetWaiterState { return &wire.SetWaiterState{Names: names} }
+
+// tooManyNames are different.
+func tooManyNames() (names []string) {
+	for i := range MaxSet + 1 {
+		names = append(names, strings.Repeat("k", 1+i))
 	}
-	for _, row := range []stateRow{
-		{"sets below their level", "m", machineAt(wire.LevelSets - 1)},
-		{"a set under a longer key", "g" + be(30) + "x", soundSet(of("k"))},
-		{"a set under a shorter key", "g1", soundSet(of("k"))},
-		{"a set without names", "g" + be(30), soundSet(of())},
-		{"a set of too many names", "g" + be(30), soundSet(of(many...))},
-		{"a set with an empty name", "g" + be(30), soundSet(of("k", ""))},
-		{"a set with NUL in a name", "g" + be(30), soundSet(of("k\x00"))},
-		{"a set with too long a name", "g" + be(30), soundSet(of(strings.Repeat("k", MaxName+1)))},
-		{"a set with a name twice", "g" + be(30), soundSet(of("k", "k"))},
-		{"a set with a name in both modes", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Shared: []string{"k"}, Fences: []uint64{30}})},
-		{"a set of a dead session", "g" + be(30), marshalled(&wire.SetState{Session: []byte(unknown), Names: []string{"k"}})},
-		{"a set without a session", "g" + be(30), marshalled(of("k"))},
-		{"a set without a fence", "g" + be(0), soundSet(of("k"))},
-		{"a set with a fence never granted", "g" + be(41), soundSet(of("k"))},
-		{"a set with the fence of a lock", "g" + be(1), soundSet(of("k"))},
-		{"a set with the fence of permits", "g" + be(3), soundSet(of("k"))},
-		{"a set with the number of a share", "g" + be(11), soundSet(of("k"))},
-		{"a set with the number of a share of another set", "g" + be(21), soundSet(of("k"))},
-		{"a set with a share that has the fence of another set", "g" + be(26), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{26}})},
-		{"a set with a share that has the number of another", "g" + be(24), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{24}})},
-		{"a set with a share without a number", "g" + be(1), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{1}})},
-		{"a set without the fence of a phase", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"k"}})},
-		{"a set with too many phases", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Fences: []uint64{30}})},
-		{"a set with a phase that never began", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{0}})},
-		{"a set with a later phase", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{31}})},
-		{"a set with a phase of its own number", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{29}})},
-		{"a set with another phase than that of the lock", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"r"}, Fences: []uint64{12}})},
-		{"a set with a phase that has the fence of a lock", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{1}})},
-		{"a set with a phase that has the fence of permits", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{3}})},
-		{"a set with a lock that has an owner", "g" + be(30), soundSet(of("x"))},
-		{"a set with a share of such a lock", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"x"}, Fences: []uint64{30}})},
-		{"a set with a lock in its lock-delay", "g" + be(30), soundSet(of("y"))},
-		{"a set with a share of such a lock, too", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"y"}, Fences: []uint64{30}})},
-		{"a set with a lock that is held shared", "g" + be(30), soundSet(of("r"))},
-		{"a set with a lock of another set", "g" + be(30), soundSet(of("a"))},
-		{"a set with a lock that another one has a share of", "g" + be(30), soundSet(of("b"))},
-		{"a set with a share of a lock of another set", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"a"}, Fences: []uint64{30}})},
-		{"a set with half a ticket", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Seq: 20})},
-		{"a set with the ticket of another", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Incarnation: inc, Seq: 13})},
-		{"a set since a later time", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Since: 6 * second})},
-		{"a set with too long a label", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Label: strings.Repeat("x", MaxLabel+1)})},
-		{"a set that ends too late", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Ends: 6*second + MaxMaxHold})},
-		{"a set that was requested in the future", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Ends: 9 * second, Requested: 6 * second})},
-		{"a lock that a set has as well", "la", marshalled(&wire.LockState{Session: session, Holds: 1, Fence: 30})},
-		{"a lock-delay of a lock that a set has", "la", marshalled(&wire.LockState{DelayUntil: 9 * second})},
-		{"a share of a lock that a set has", "ha\x00" + be(30), soundShare(&wire.ShareState{Holds: 1, Fence: 30})},
-		{"a share with the number of one of a set", "hk\x00" + be(21), soundShare(&wire.ShareState{Holds: 1, Fence: 21})},
-		{"a share with the fence of a set as its number", "hk\x00" + be(22), soundShare(&wire.ShareState{Holds: 1, Fence: 22})},
-		{"a share with another phase than that of a set", "hb\x00" + be(24), soundShare(&wire.ShareState{Holds: 1, Fence: 24})},
+	return names
+}
 
-		{"a waiting set under a longer key", "v" + be(20) + "x", soundSetWaiter(20, waits("a"))},
-		{"a waiting set under a shorter key", "v2", soundSetWaiter(20, waits("a"))},
-		{"a waiting set without names", "v" + be(20), soundSetWaiter(20, waits())},
-		{"a waiting set of too many names", "v" + be(20), soundSetWaiter(20, waits(many...))},
-		{"a waiting set with a name twice", "v" + be(20), soundSetWaiter(20, waits("a", "a"))},
-		{"a waiting set without a position", "v" + be(0), soundSetWaiter(20, waits("a"))},
-		{"a waiting set with a position never drawn", "v" + be(31), soundSetWaiter(20, waits("a"))},
-		{"a waiting set with the position of a waiter", "v" + be(14), soundSetWaiter(20, waits("a"))},
-		{"a waiter with the position of a waiting set", "wla\x00" + be(13), soundWaiter(&wire.WaiterState{})},
-		{"a waiting set of a dead session", "v" + be(20), marshalled(&wire.SetWaiterState{Session: []byte(unknown), Incarnation: inc, Seq: 20, Names: []string{"a"}})},
-		{"a waiting set without a ticket", "v" + be(20), marshalled(&wire.SetWaiterState{Session: session, Names: []string{"a"}})},
-		{"a waiting set of an ended process", "v" + be(20), marshalled(&wire.SetWaiterState{Session: session, Incarnation: []byte(unknown), Seq: 20, Names: []string{"a"}})},
-		{"a waiting set with the ticket of another", "v" + be(20), soundSetWaiter(14, waits("a"))},
-		{"a waiting set since a later time", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Names: []string{"a"}, Since: 6 * second})},
-		{"a waiting set with too long a label", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Names: []string{"a"}, Label: strings.Repeat("x", MaxLabel+1)})},
-		{"a waiting set for too short a time", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Names: []string{"a"}, MaxHold: MinMaxHold - 1})},
-		{"a waiting set for too long a time", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Names: []string{"a"}, MaxHold: MaxMaxHold + 1})},
-		{"a waiting set whose names are free", "v" + be(20), soundSetWaiter(20, waits("k"))},
-		{"a waiting set for a share that is free", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Shared: []string{"b", "k"}})},
-		{"a waiting set before a reservation that is younger", "v" + be(11), soundSetWaiter(20, waits("e"))},
-		{"an exclusive waiter before such a one", "wle\x00" + be(11), soundWaiter(&wire.WaiterState{})},
-		{"an exclusive waiter for what only sets without a reservation await", "wlf\x00" + be(15), soundWaiter(&wire.WaiterState{})},
-
-		{"a reservation of no set", "q" + be(20), marshalled(&wire.PassedState{Times: 1})},
-		{"a set that was passed over no times", "q" + be(13), marshalled(&wire.PassedState{})},
-		{"a set that was passed over too often", "q" + be(13), marshalled(&wire.PassedState{Times: MaxPassed + 1})},
-		{"a reservation under a longer key", "q" + be(13) + "x", marshalled(&wire.PassedState{Times: 1})},
-	} {
+func TestLoad_RefusesEachViolationOfSets(t *testing.T) {
+	for _, row := range slices.Concat(violationsOfSets, violationsOfWaitingSets) {
 		t.Run(row.name, func(t *testing.T) {
 			d := setDisk()
 			d[row.key] = row.value
@@ -136,6 +64,88 @@ func TestLoad_RefusesEachViolationOfSets(t *testing.T) {
 			}
 		})
 	}
+}
+
+var violationsOfSets = []stateRow{
+	{"sets below their level", "m", machineAt(wire.LevelSets - 1)},
+	{"a set under a longer key", "g" + be(30) + "x", soundSet(setOf("k"))},
+	{"a set under a shorter key", "g1", soundSet(setOf("k"))},
+	{"a set without names", "g" + be(30), soundSet(setOf())},
+	{"a set of too many names", "g" + be(30), soundSet(setOf(tooManyNames()...))},
+	{"a set with an empty name", "g" + be(30), soundSet(setOf("k", ""))},
+	{"a set with NUL in a name", "g" + be(30), soundSet(setOf("k\x00"))},
+	{"a set with too long a name", "g" + be(30), soundSet(setOf(strings.Repeat("k", MaxName+1)))},
+	{"a set with a name twice", "g" + be(30), soundSet(setOf("k", "k"))},
+	{"a set with a name in both modes", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Shared: []string{"k"}, Fences: []uint64{30}})},
+	{"a set of a dead session", "g" + be(30), marshalled(&wire.SetState{Session: []byte(unknown), Names: []string{"k"}})},
+	{"a set without a session", "g" + be(30), marshalled(setOf("k"))},
+	{"a set without a fence", "g" + be(0), soundSet(setOf("k"))},
+	{"a set with a fence never granted", "g" + be(41), soundSet(setOf("k"))},
+	{"a set with the fence of a lock", "g" + be(1), soundSet(setOf("k"))},
+	{"a set with the fence of permits", "g" + be(3), soundSet(setOf("k"))},
+	{"a set with the number of a share", "g" + be(11), soundSet(setOf("k"))},
+	{"a set with the number of a share of another set", "g" + be(21), soundSet(setOf("k"))},
+	{"a set with a share that has the fence of another set", "g" + be(26), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{26}})},
+	{"a set with a share that has the number of another", "g" + be(24), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{24}})},
+	{"a set with a share without a number", "g" + be(1), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{1}})},
+	{"a set without the fence of a phase", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"k"}})},
+	{"a set with too many phases", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Fences: []uint64{30}})},
+	{"a set with a phase that never began", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{0}})},
+	{"a set with a later phase", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{31}})},
+	{"a set with a phase of its own number", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{29}})},
+	{"a set with another phase than that of the lock", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"r"}, Fences: []uint64{12}})},
+	{"a set with a phase that has the fence of a lock", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{1}})},
+	{"a set with a phase that has the fence of permits", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"k"}, Fences: []uint64{3}})},
+	{"a set with a lock that has an owner", "g" + be(30), soundSet(setOf("x"))},
+	{"a set with a share of such a lock", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"x"}, Fences: []uint64{30}})},
+	{"a set with a lock in its lock-delay", "g" + be(30), soundSet(setOf("y"))},
+	{"a set with a share of such a lock, too", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"y"}, Fences: []uint64{30}})},
+	{"a set with a lock that is held shared", "g" + be(30), soundSet(setOf("r"))},
+	{"a set with a lock of another set", "g" + be(30), soundSet(setOf("a"))},
+	{"a set with a lock that another one has a share of", "g" + be(30), soundSet(setOf("b"))},
+	{"a set with a share of a lock of another set", "g" + be(30), soundSet(&wire.SetState{Shared: []string{"a"}, Fences: []uint64{30}})},
+	{"a set with half a ticket", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Seq: 20})},
+	{"a set with the ticket of another", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Incarnation: []byte(soundInc), Seq: 13})},
+	{"a set since a later time", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Since: 6 * second})},
+	{"a set with too long a label", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Label: strings.Repeat("x", MaxLabel+1)})},
+	{"a set that ends too late", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Ends: 6*second + MaxMaxHold})},
+	{"a set that was requested in the future", "g" + be(30), soundSet(&wire.SetState{Names: []string{"k"}, Ends: 9 * second, Requested: 6 * second})},
+	{"a lock that a set has as well", "la", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 30})},
+	{"a lock-delay of a lock that a set has", "la", marshalled(&wire.LockState{DelayUntil: 9 * second})},
+	{"a share of a lock that a set has", "ha\x00" + be(30), soundShare(&wire.ShareState{Holds: 1, Fence: 30})},
+	{"a share with the number of one of a set", "hk\x00" + be(21), soundShare(&wire.ShareState{Holds: 1, Fence: 21})},
+	{"a share with the fence of a set as its number", "hk\x00" + be(22), soundShare(&wire.ShareState{Holds: 1, Fence: 22})},
+	{"a share with another phase than that of a set", "hb\x00" + be(24), soundShare(&wire.ShareState{Holds: 1, Fence: 24})},
+}
+
+var violationsOfWaitingSets = []stateRow{
+	{"a waiting set under a longer key", "v" + be(20) + "x", soundSetWaiter(20, awaited("a"))},
+	{"a waiting set under a shorter key", "v2", soundSetWaiter(20, awaited("a"))},
+	{"a waiting set without names", "v" + be(20), soundSetWaiter(20, awaited())},
+	{"a waiting set of too many names", "v" + be(20), soundSetWaiter(20, awaited(tooManyNames()...))},
+	{"a waiting set with a name twice", "v" + be(20), soundSetWaiter(20, awaited("a", "a"))},
+	{"a waiting set without a position", "v" + be(0), soundSetWaiter(20, awaited("a"))},
+	{"a waiting set with a position never drawn", "v" + be(31), soundSetWaiter(20, awaited("a"))},
+	{"a waiting set with the position of a waiter", "v" + be(14), soundSetWaiter(20, awaited("a"))},
+	{"a waiter with the position of a waiting set", "wla\x00" + be(13), soundWaiter(&wire.WaiterState{})},
+	{"a waiting set of a dead session", "v" + be(20), marshalled(&wire.SetWaiterState{Session: []byte(unknown), Incarnation: []byte(soundInc), Seq: 20, Names: []string{"a"}})},
+	{"a waiting set without a ticket", "v" + be(20), marshalled(&wire.SetWaiterState{Session: []byte(soundSession), Names: []string{"a"}})},
+	{"a waiting set of an ended process", "v" + be(20), marshalled(&wire.SetWaiterState{Session: []byte(soundSession), Incarnation: []byte(unknown), Seq: 20, Names: []string{"a"}})},
+	{"a waiting set with the ticket of another", "v" + be(20), soundSetWaiter(14, awaited("a"))},
+	{"a waiting set since a later time", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Names: []string{"a"}, Since: 6 * second})},
+	{"a waiting set with too long a label", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Names: []string{"a"}, Label: strings.Repeat("x", MaxLabel+1)})},
+	{"a waiting set for too short a time", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Names: []string{"a"}, MaxHold: MinMaxHold - 1})},
+	{"a waiting set for too long a time", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Names: []string{"a"}, MaxHold: MaxMaxHold + 1})},
+	{"a waiting set whose names are free", "v" + be(20), soundSetWaiter(20, awaited("k"))},
+	{"a waiting set for a share that is free", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Shared: []string{"b", "k"}})},
+	{"a waiting set before a reservation that is younger", "v" + be(11), soundSetWaiter(20, awaited("e"))},
+	{"an exclusive waiter before such a one", "wle\x00" + be(11), soundWaiter(&wire.WaiterState{})},
+	{"an exclusive waiter for what only sets without a reservation await", "wlf\x00" + be(15), soundWaiter(&wire.WaiterState{})},
+
+	{"a reservation of no set", "q" + be(20), marshalled(&wire.PassedState{Times: 1})},
+	{"a set that was passed over no times", "q" + be(13), marshalled(&wire.PassedState{})},
+	{"a set that was passed over too often", "q" + be(13), marshalled(&wire.PassedState{Times: MaxPassed + 1})},
+	{"a reservation under a longer key", "q" + be(13) + "x", marshalled(&wire.PassedState{Times: 1})},
 }
 
 func TestLoad_AcceptsBoundsOfSets(t *testing.T) {
