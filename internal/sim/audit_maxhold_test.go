@@ -11,33 +11,33 @@ import (
 // checkEnds: a hold with MaxHold ends by group time that long after its grant or its last Extend, with the lock-delay of its
 // session, which lives on with all else that it has. While time alone passes, nothing else of a session is lost.
 func (a *audit) checkEnds(p part, outcomes []fact.Outcome) {
-	current := make(map[uint64]grant)
-	for number, g := range a.holds {
-		current[number] = g
+	current, numbers := make(map[holdID]grant), make(map[uint64]bool)
+	for hold, g := range a.holds {
+		current[hold], numbers[hold.number] = g, true
 	}
-	for _, number := range slices.Sorted(maps.Keys(a.grants)) {
-		if _, goesOn := current[number]; !goesOn {
-			a.holdGone(p, number)
+	for _, hold := range slices.SortedFunc(maps.Keys(a.grants), holdID.compare) {
+		if _, goesOn := current[hold]; !goesOn {
+			a.holdGone(p, hold)
 		}
 	}
 	for _, o := range outcomes {
-		a.noteEnd(p, o, current)
+		a.noteEnd(p, o, numbers)
 	}
-	for number := range a.grants { // order: each is looked at
-		if _, goesOn := current[number]; !goesOn {
-			delete(a.ends, number)
+	for hold := range a.grants { // order: each is looked at
+		if _, goesOn := current[hold]; !goesOn {
+			delete(a.ends, hold.number)
 		}
 	}
 	for number, ends := range a.ends { // order: each is checked
 		if ends <= a.m.Now() {
-			a.sim.fail("%v with number %d is held at %d, and was to end at %d", current[number], number, a.m.Now(), ends)
+			a.sim.fail("the hold with number %d is held at %d, and was to end at %d", number, a.m.Now(), ends)
 		}
 	}
 	a.checkEndsShown()
 }
 
-func (a *audit) holdGone(p part, number uint64) {
-	g, now := a.grants[number], a.m.Now()
+func (a *audit) holdGone(p part, hold holdID) {
+	g, number, now := a.grants[hold], hold.number, a.m.Now()
 	ends, bounded := a.ends[number]
 	before := a.sessions[g.session]
 	_, alive := liveSession(a.m, g.session)
@@ -49,8 +49,10 @@ func (a *audit) holdGone(p part, number uint64) {
 	default:
 		return // by a command, or with its session
 	}
-	a.endedHolds[number] = true
-	if alive {
+	if a.endedHolds[number] && hold.part != "" { // another name of the set
+		alive = false
+	}
+	if a.endedHolds[number] = true; alive {
 		a.sim.checkEnded(g, number)
 	}
 	switch until := now + before.LockDelay; {
@@ -66,7 +68,7 @@ func (a *audit) holdGone(p part, number uint64) {
 }
 
 // noteEnd notes until when a hold lasts that an outcome grants, or whose end it moves.
-func (a *audit) noteEnd(p part, o fact.Outcome, current map[uint64]grant) {
+func (a *audit) noteEnd(p part, o fact.Outcome, numbers map[uint64]bool) {
 	r, own := o.Reply, o.Ticket == p.ticket && !a.answered[p.ticket]
 	if o.More || r.GetCode() != wire.Code_OK {
 		return
@@ -79,7 +81,7 @@ func (a *audit) noteEnd(p part, o fact.Outcome, current map[uint64]grant) {
 	switch w, waits := a.waiterOf(o.Ticket); {
 	case waits:
 		maxHold = w.maxHold
-	case !own:
+	case a.setEnd(p, o, own, numbers), !own:
 		return
 	case p.command.GetLock() != nil:
 		maxHold = p.command.GetLock().MaxHold
@@ -94,11 +96,40 @@ func (a *audit) noteEnd(p part, o fact.Outcome, current map[uint64]grant) {
 		a.extended(p.command.GetExtend(), r, number)
 		return
 	}
-	_, old := a.grants[number]
-	if _, granted := current[number]; maxHold != 0 && granted && !old {
+	_, old := a.grants[holdID{number: number}]
+	if maxHold != 0 && numbers[number] && !old {
 		a.ends[number] = a.m.Now() + maxHold
 		a.requested[o.Ticket] = number
 	}
+}
+
+// setEnd is noteEnd for a set, all of whose holds end at one time, and reports whether the outcome is of one.
+func (a *audit) setEnd(p part, o fact.Outcome, own bool, numbers map[uint64]bool) bool {
+	w, r := &setWaiter{}, o.Reply
+	switch i := slices.IndexFunc(a.waitingSets, func(w *setWaiter) bool { return w.ticket == o.Ticket }); {
+	case i >= 0:
+		w = a.waitingSets[i]
+	case own && p.command.GetLockSet() != nil:
+		c := p.command.GetLockSet()
+		w.names, w.shared, w.maxHold = c.GetNames(), c.GetShared(), c.GetMaxHold()
+	case own && p.command.GetExtend().GetSet():
+		s := a.heldSets[r.GetFence()]
+		number := setNumber(r.GetFence(), len(s.names))
+		a.extended(p.command.GetExtend(), r, number)
+		for _, id := range s.ids(r.GetFence()) {
+			a.ends[id.number] = a.ends[number]
+		}
+		return true
+	default:
+		return false
+	}
+	for _, id := range (heldSet{names: w.names, shared: w.shared}).ids(r.GetFence()) {
+		if w.maxHold != 0 && numbers[id.number] {
+			a.ends[id.number] = a.m.Now() + w.maxHold
+		}
+	}
+	a.requested[o.Ticket] = setNumber(r.GetFence(), len(w.names))
+	return true
 }
 
 func (a *audit) extended(c *wire.Extend, r *wire.Reply, number uint64) {

@@ -13,13 +13,16 @@ type waiter struct {
 	permits int64
 	shared  bool
 	maxHold int64
+	arrival uint64
 }
 
 // checkQueues: waiters are granted in log order, as soon as the resource is free,
 // and no caller overtakes a waiter.
 func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []fact.Outcome) {
+	clear(a.fresh)
 	for _, o := range outcomes {
 		switch r, waits := a.waiting[o.Ticket]; {
+		case a.setOutcome(own, c, o):
 		case o.More && !waits:
 			a.enqueue(o.Ticket, c)
 		case o.More: // a repeated outcome
@@ -27,11 +30,15 @@ func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []fact.Ou
 			a.dequeue(r, o)
 		case o.Ticket == own && o.Reply.GetCode() == wire.Code_OK && !a.answered[own]:
 			a.checkBarging(c)
+			if l := c.GetLock(); l != nil && !l.Election {
+				a.lockGranted(o, l.Name, 0)
+			}
 		}
 		a.answered[o.Ticket] = true
 	}
+	a.checkSets(c)
 	for r, queue := range a.queues { // order: each is checked
-		if len(queue) > 0 && a.isFree(r, queue[0]) {
+		if len(queue) > 0 && a.isFree(r, queue[0]) && !(r.kind == "lock" && a.isReserved(r.name, queue[0].shared, queue[0].arrival)) {
 			a.sim.fail("%v is free while %d callers wait for it", r, len(queue))
 		}
 	}
@@ -46,6 +53,8 @@ func (a *audit) enqueue(ticket wire.Ticket, c *wire.Command) {
 	case c.GetLock().GetElection():
 		r.kind = "election"
 	}
+	a.arrivals++
+	w.arrival = a.arrivals
 	a.queues[r] = append(a.queues[r], w)
 	a.waiting[ticket] = r
 }
@@ -56,8 +65,12 @@ func (a *audit) dequeue(r resource, o fact.Outcome) {
 	if o.Reply.GetCode() == wire.Code_OK && i != 0 {
 		a.sim.fail("%v is granted to the waiter at position %d of the queue", r, i+1)
 	}
+	arrival := a.queues[r][i].arrival
 	a.queues[r] = slices.Delete(a.queues[r], i, i+1)
 	delete(a.waiting, o.Ticket)
+	if o.Reply.GetCode() == wire.Code_OK && r.kind == "lock" {
+		a.lockGranted(o, r.name, arrival)
+	}
 }
 
 // checkBarging: only a session that claims its earlier process's acquisition may

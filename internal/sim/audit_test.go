@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,7 +24,8 @@ type audit struct {
 	m            *machine.Machine
 	fence        uint64 // the largest granted
 	sessions     map[wire.ID]machine.SessionView
-	grants       map[uint64]grant   // in force, by fence
+	grants       map[holdID]grant   // in force
+	previous     map[holdID]grant   // before the last command
 	delayedUntil map[resource]int64 // group time before which no session may be granted it
 	sharedUntil  map[resource]int64 // and before which none may be granted it exclusively
 	phases       map[string]uint64  // fences of the present shared phases, by lock
@@ -33,6 +35,11 @@ type audit struct {
 	requested    map[wire.Ticket]uint64 // the holds with MaxHold that requests were granted
 	taken        map[string]int64       // permits held or under a lock-delay, by semaphore
 	queues       map[resource][]waiter
+	waitingSets  []*setWaiter           // in log order
+	heldSets     map[uint64]heldSet     // by fence
+	lastPass     map[wire.Ticket]uint64 // the grant that has passed over a set last
+	fresh        map[holdID]uint64      // granted by the last command, with the position of the request; 0: it was not queued
+	arrivals     uint64                 // requests that were queued
 	waiting      map[wire.Ticket]resource
 	answered     map[wire.Ticket]bool
 	memberOf     map[wire.ID]uint64 // by incarnation
@@ -49,6 +56,16 @@ type audit struct {
 type resource struct {
 	kind string // lock, election, semaphore or key
 	name string
+}
+
+// holdID is what the log knows a hold by: its fence, or the number of a share. The exclusive names of a set have one fence.
+type holdID struct {
+	number uint64
+	part   string // the name of an exclusive part of a set
+}
+
+func (id holdID) compare(other holdID) int {
+	return cmp.Or(cmp.Compare(id.number, other.number), strings.Compare(id.part, other.part))
 }
 
 // grant is a hold of a lock, a leadership or an acquisition of permits.
@@ -79,7 +96,10 @@ func newAudit(sim *simulation) *audit {
 	return &audit{
 		sim: sim, m: sim.firstMachine(),
 		sessions:     make(map[wire.ID]machine.SessionView),
-		grants:       make(map[uint64]grant),
+		grants:       make(map[holdID]grant),
+		heldSets:     make(map[uint64]heldSet),
+		fresh:        make(map[holdID]uint64),
+		lastPass:     make(map[wire.Ticket]uint64),
 		delayedUntil: make(map[resource]int64),
 		sharedUntil:  make(map[resource]int64),
 		phases:       make(map[string]uint64),
@@ -198,8 +218,8 @@ func (a *audit) sessionEnded(c *wire.Command, id wire.ID) {
 		return
 	}
 	until := a.m.Now() + s.LockDelay
-	for _, fence := range slices.Sorted(maps.Keys(a.grants)) {
-		switch g := a.grants[fence]; {
+	for _, hold := range slices.SortedFunc(maps.Keys(a.grants), holdID.compare) {
+		switch g := a.grants[hold]; {
 		case g.session != id:
 		case g.kind == "semaphore":
 			a.delayedSlots = append(a.delayedSlots, delayedSlot{g.name, g.permits, g.numbers, until})
@@ -227,13 +247,14 @@ func (a *audit) sessionUnbound(id wire.ID) {
 // lock-delay.
 func (a *audit) checkGrants() {
 	before := a.fence
-	now := make(map[uint64]grant)
-	for fence, g := range a.holds {
-		if other, twice := now[fence]; twice {
-			a.sim.fail("%v and %v have the same fence %d", g, other, fence)
+	now, set := make(map[holdID]grant), make(map[uint64]holdID)
+	for hold, g := range a.holds {
+		fence := hold.number
+		if other, twice := set[fence]; twice && (hold == other || hold.part == "" || other.part == "" || now[other].session != g.session) {
+			a.sim.fail("%v and %v have the same fence %d", g, now[other], fence)
 		}
-		now[fence] = g
-		known, old := a.grants[fence]
+		now[hold], set[fence] = g, hold
+		known, old := a.grants[hold]
 		switch {
 		case old && known != g:
 			a.sim.fail("fence %d belonged to %v and now belongs to %v", fence, known, g)
@@ -249,7 +270,7 @@ func (a *audit) checkGrants() {
 		a.fence = max(a.fence, fence)
 	}
 	a.checkPhases(before)
-	a.grants = now
+	a.previous, a.grants = a.grants, now
 }
 
 // checkPhases: all shares of a lock have one fence. It is larger than all before when the phase begins, and changes only
@@ -283,26 +304,30 @@ func (a *audit) checkDelay(t resource) {
 }
 
 // holds iterates over all holds of the machine.
-func (a *audit) holds(yield func(uint64, grant) bool) {
+func (a *audit) holds(yield func(holdID, grant) bool) {
 	for _, v := range locksOf(a.m) {
 		for _, sh := range v.Holders {
-			if !yield(sh.Number, grant{resource{"lock", v.Name}, sh.Session, 0, true, ""}) {
+			if !yield(holdID{number: sh.Number}, grant{resource{"lock", v.Name}, sh.Session, 0, true, ""}) {
 				return
 			}
 		}
-		if v.Held && v.Shared == 0 && !yield(v.Fence, grant{resource{"lock", v.Name}, v.Session, 0, false, ""}) {
+		hold := holdID{number: v.Fence}
+		if v.Set > 0 {
+			hold.part = v.Name
+		}
+		if v.Held && v.Shared == 0 && !yield(hold, grant{resource{"lock", v.Name}, v.Session, 0, false, ""}) {
 			return
 		}
 	}
 	for _, name := range elections {
-		if l := leaderOf(a.m, name); l != nil && !yield(l.Fence, grant{resource{"election", name}, l.Session, 0, false, ""}) {
+		if l := leaderOf(a.m, name); l != nil && !yield(holdID{number: l.Fence}, grant{resource{"election", name}, l.Session, 0, false, ""}) {
 			return
 		}
 	}
 	for _, name := range semaphores {
 		v, _ := semaphoreOf(a.m, name)
 		for _, p := range v.Holders {
-			if !yield(p.Fence, grant{resource{"semaphore", name}, p.Session, int64(p.Permits), false, numbersOf(p)}) {
+			if !yield(holdID{number: p.Fence}, grant{resource{"semaphore", name}, p.Session, int64(p.Permits), false, numbersOf(p)}) {
 				return
 			}
 		}

@@ -26,6 +26,7 @@ type clientHistory struct {
 	operations []*operation
 	byTicket   map[wire.Ticket]*operation
 	sessions   map[wire.ID]*sessionSpan
+	sets       *projections
 	removals   map[int]bool // members whose removal was requested
 	checked    int          // operations
 	pending    int          // of these: without an outcome
@@ -50,6 +51,7 @@ type operation struct {
 	noEffect     bool        // certainly without effect
 	withdraws    *operation  // the call that a Withdraw names
 	end          *holdEnd    // of what it was granted; nil: it does not end in time, or no process knows of the grant
+	ofSet        bool        // an operation on a set, as one on one of its names
 	local        *localGrant // in a tenure of the process; nil: a call to the group
 }
 
@@ -180,6 +182,10 @@ func sessionOf(c *wire.Command) []byte {
 		return op.Unlock.Session
 	case *wire.Command_Downgrade:
 		return op.Downgrade.Session
+	case *wire.Command_LockSet:
+		return op.LockSet.Session
+	case *wire.Command_UnlockSet:
+		return op.UnlockSet.Session
 	case *wire.Command_Extend:
 		return op.Extend.Session
 	case *wire.Command_Proclaim:

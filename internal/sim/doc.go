@@ -21,7 +21,8 @@
 //     of clients.
 //   - Workload: program_test.go, with sessions (session_test.go, and
 //     session_nottl_test.go for those that outlive processes), handles of locks,
-//     elections and semaphores (handle_test.go), with MaxHold (handle_maxhold_test.go), transactions on keys
+//     elections and semaphores (handle_test.go), with MaxHold (handle_maxhold_test.go), sets of locks
+//     (handle_set_test.go), transactions on keys
 //     (key_write_test.go) and health checks (health_check_test.go).
 //
 // Three checkers are independent of each other:
@@ -30,11 +31,12 @@
 //     outcome with the committed log, replayed by a machine and by the reference
 //     model. durable_test.go checks that no message promises what is not durable, and
 //     delivery_test.go that a client is delivered all of the log that is meant for it.
-//   - The promises: audit_test.go, audit_keys_test.go, audit_maxhold_test.go and audit_queue_test.go check
+//   - The promises: audit_test.go, audit_keys_test.go, audit_maxhold_test.go, audit_set_test.go and
+//     audit_queue_test.go check
 //     each command of the log against the documented promises.
 //   - The clients: client_history_test.go records calls and replies, without the log;
 //     linearizability_test.go searches an order that lock_model_test.go,
-//     permit_model_test.go or key_model_test.go accepts.
+//     permit_model_test.go or key_model_test.go accepts; for sets, set_projection_test.go.
 //
 // Scripted simulations (scripted_test.go) have no random faults: lock_delay_test.go,
 // session_ttl_test.go, maxhold_test.go, release_wakeup_test.go, regression_test.go.

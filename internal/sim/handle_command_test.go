@@ -15,6 +15,9 @@ func semaphoreLimits() map[string]uint32 {
 
 // command acquires what the handle is for.
 func (h *handle) command(wait bool) *wire.Command {
+	if h.isSet() {
+		return h.setCommand(wait)
+	}
 	switch h.space {
 	case wire.Space_SEMAPHORE:
 		c := acquireCommand(h.lock, h.session, h.limit, h.permits, wait)
@@ -35,6 +38,9 @@ func (h *handle) command(wait bool) *wire.Command {
 
 // unlock releases one hold.
 func (h *handle) unlock() *wire.Command {
+	if h.isSet() {
+		return h.unlockSet()
+	}
 	var trace []byte
 	if h.n%2 == 1 { // as with the label
 		trace = fmt.Append(nil, "release of ", h.fence)

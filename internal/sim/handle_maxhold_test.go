@@ -60,6 +60,9 @@ func (p *program) someMaxHold() time.Duration {
 // granted takes what the outcome of a request says about the hold that it was granted.
 func (h *handle) granted(r *wire.Reply) {
 	h.fence, h.share, h.numbers, h.holds = r.GetFence(), r.GetShare(), r.GetSlots(), 1
+	if h.isSet() {
+		h.grantedSet(r)
+	}
 	p := h.session.program
 	if h.waitsForEnd = h.maxHold != 0 && p.sim.endsRNG.IntN(4) == 0 && !p.sim.draining; h.maxHold == 0 {
 		return
@@ -83,7 +86,10 @@ func (e *holdEnd) move() {
 
 // number is by which the group knows the hold.
 func (h *handle) number() uint64 {
-	if h.shared {
+	switch {
+	case h.isSet():
+		return setNumber(h.fence, len(h.set.names))
+	case h.shared:
 		return h.share
 	}
 	return h.fence
@@ -120,7 +126,10 @@ func (h *handle) extend() {
 func (h *handle) extendBy(d time.Duration) {
 	s, end, number := h.session, h.end, h.number()
 	cmd := &wire.Extend{Space: h.space, Name: h.lock, Session: s.id[:], Share: h.share, MaxHold: int64(d)}
-	if h.share == 0 {
+	switch {
+	case h.isSet():
+		cmd = &wire.Extend{Session: s.id[:], Fence: h.fence, Set: true, MaxHold: int64(d)}
+	case h.share == 0:
 		cmd.Handle, cmd.Fence = h.n, h.fence
 	}
 	x := end.end.Extend(leaseclock.Instant(s.program.clock()), d)
@@ -156,7 +165,7 @@ func (h *handle) extendBy(d time.Duration) {
 func (h *handle) extendAgain(end *holdEnd, cmd *wire.Extend) {
 	if s := h.session; end.passed() && !s.lost && cmd.MaxHold != machine.MinMaxHold {
 		again := &wire.Extend{
-			Space: cmd.Space, Name: cmd.Name, Session: cmd.Session, Handle: cmd.Handle, Fence: cmd.Fence, Share: cmd.Share,
+			Space: cmd.Space, Name: cmd.Name, Session: cmd.Session, Handle: cmd.Handle, Fence: cmd.Fence, Share: cmd.Share, Set: cmd.Set,
 			MaxHold: machine.MinMaxHold,
 		}
 		s.program.submit(extendCommand(again), true, func(*wire.Reply) {})

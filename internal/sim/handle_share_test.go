@@ -44,7 +44,7 @@ func btoi(b bool) int {
 
 // mayShare reports whether the handle may ask for shares: of locks, at the level for them. Tenures are exclusive.
 func (h *handle) mayShare() bool {
-	return h.space == wire.Space_LOCK && h.keeper == nil && h.session.program.gateway.level() >= wire.LevelShared
+	return h.space == wire.Space_LOCK && h.keeper == nil && h.set == nil && h.session.program.gateway.level() >= wire.LevelShared
 }
 
 func (h *handle) mayDowngrade() bool {
@@ -79,13 +79,13 @@ func (h *handle) downgrade() {
 // checkShared runs when a handle begins to hold a share: other handles that trust a hold of the lock, by their own
 // clocks, have shares of the same phase.
 func (sim *simulation) checkShared(h *handle) {
-	if lock, phase := sim.phases[h.fence]; sim.fences[h.fence] && (!phase || lock != h.lock) {
+	if sim.fences[h.grant()] && !sim.phases[h.grant()] {
 		sim.fail("%d.%d has a share of %s with fence %d, which was granted before", h.session.program.n, h.n, h.lock, h.fence)
 	}
 	if h.fence < sim.lastFence[h.lock] {
 		sim.fail("%d.%d has a share of %s with fence %d, below %d", h.session.program.n, h.n, h.lock, h.fence, sim.lastFence[h.lock])
 	}
-	sim.fences[h.fence], sim.phases[h.fence], sim.lastFence[h.lock] = true, h.lock, h.fence
+	sim.fences[h.grant()], sim.phases[h.grant()], sim.lastFence[h.lock] = true, true, h.fence
 	sim.trace("%d.%d has share %d of %s, fence %d", h.session.program.n, h.n, h.share, h.lock, h.fence)
 	sim.modes.shared++
 	for _, m := range sim.allHosts() {

@@ -36,6 +36,8 @@ type handle struct {
 
 	waitsForEnd bool // it does nothing before
 
+	set *setRequest // of a handle of sets, and of each part of what it holds; else nil
+
 	keeper *keeper // acquires locks in its tenures; nil: by itself
 	tenure *tenure
 	place  linger.Place[*handle]
@@ -71,14 +73,21 @@ const limit = 3 // holds of a re-entrant handle
 func (h *handle) act() {
 	p := h.session.program
 	rng := p.sim.rng
+	if h.isSet() {
+		rng = p.sim.setsRNG
+	}
 	if h.keeper != nil {
 		h.actInTenure()
 		return
 	}
 	switch h.state {
 	case idle:
-		if !p.sim.draining || p.cycles < 2 || h.reclaim {
-			h.acquire(h.names[rng.IntN(len(h.names))], p.sim.draining || rng.IntN(4) > 0)
+		switch wait := p.sim.draining; {
+		case p.sim.draining && p.cycles >= 2 && !h.reclaim:
+		case h.isSet():
+			h.acquireSet(wait || rng.IntN(8) > 0)
+		default:
+			h.acquire(h.names[rng.IntN(len(h.names))], wait || rng.IntN(4) > 0)
 		}
 	case acquiring:
 		if rng.IntN(8) == 0 && !p.sim.draining {
@@ -210,14 +219,20 @@ func (sim *simulation) checkExclusive(h *handle) {
 	if !h.trustsHold() {
 		return
 	}
+	if h.isSet() {
+		for _, part := range h.set.parts {
+			sim.checkExclusive(part)
+		}
+		return
+	}
 	if h.shared {
 		sim.checkShared(h)
 		return
 	}
-	if sim.fences[h.fence] {
+	if sim.fences[h.grant()] {
 		sim.fail("%d.%d holds %s with fence %d, which was granted before", h.session.program.n, h.n, h.lock, h.fence)
 	}
-	sim.fences[h.fence] = true
+	sim.fences[h.grant()] = true
 	sim.modes.exclusive += btoi(h.space == wire.Space_LOCK)
 	sim.trace("%d.%d holds %s, fence %d", h.session.program.n, h.n, h.lock, h.fence)
 	permits := uint32(0)
@@ -244,7 +259,7 @@ func (sim *simulation) checkExclusive(h *handle) {
 	if h.fence <= sim.lastFence[h.lock] {
 		sim.fail("%d.%d holds %s with fence %d, not above %d", h.session.program.n, h.n, h.lock, h.fence, sim.lastFence[h.lock])
 	}
-	sim.modes.after += btoi(sim.phases[sim.lastFence[h.lock]] == h.lock)
+	sim.modes.after += btoi(sim.phases[grantOf{sim.lastFence[h.lock], h.lock}])
 	sim.lastFence[h.lock] = h.fence
 }
 
@@ -258,7 +273,23 @@ func (m *simMember) handles() []*handle {
 	return m.process.program.handles()
 }
 
+// grantOf is a fence that handles have trusted. Several locks have that of a set.
+type grantOf struct {
+	fence uint64
+	lock  string // of locks
+}
+
+func (h *handle) grant() grantOf {
+	if h.space != wire.Space_LOCK {
+		return grantOf{h.fence, ""}
+	}
+	return grantOf{h.fence, h.lock}
+}
+
 func (h *handle) trustsHold() bool {
+	if h.isPart() {
+		return slices.Contains(h.set.of.set.parts, h) && h.set.of.trustsHold()
+	}
 	s := h.session
 	if s.program.sim.faults.coarseClocks || s.closing || s.program.leaving || len(s.checks) > 0 || s.lost || s.program.terminated || s.ttl != 0 && s.program.clock() >= s.deadline {
 		return false // a forced close or a check ends it before the holder learns of it

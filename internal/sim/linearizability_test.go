@@ -14,6 +14,7 @@ import (
 // checkAll checks all partitions of the history.
 func (h *clientHistory) checkAll() {
 	h.markContention()
+	h.sets = newProjections(h)
 	for _, name := range locks {
 		h.check(name, lockModel(), h.operationsOn(wire.Space_LOCK, name))
 	}
@@ -91,6 +92,12 @@ func (h *clientHistory) keyOperations() (ops []porcupine.Operation) {
 // which its sessionSpan records.
 func (h *clientHistory) operationsOn(space wire.Space, name string) (ops []porcupine.Operation) {
 	for _, op := range h.operations {
+		if space == wire.Space_LOCK {
+			if one := h.sets.on(name, op); one != nil {
+				ops = append(ops, one.forPorcupine())
+				continue
+			}
+		}
 		if in, of := op.names(); of != name || in != space || op.ineffective() {
 			continue
 		}
@@ -148,7 +155,10 @@ func (op *operation) unconstrained() bool {
 	if op.withdraws.isWithdrawn() {
 		return op.reply.GetCode() == wire.Code_OK && op.reply.GetFence() == 0
 	}
-	return op.contended && op.command.GetLock().GetShared() && op.reply.GetCode() == wire.Code_LOCKED
+	if op.lockSet() != nil { // which of the names another one had is not looked at
+		return op.reply != nil && op.reply.GetCode() != wire.Code_OK
+	}
+	return op.contended && op.command.GetLock() != nil && op.reply.GetCode() == wire.Code_LOCKED
 }
 
 func (op *operation) isWithdrawn() bool {

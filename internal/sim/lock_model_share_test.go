@@ -198,14 +198,17 @@ func (s lockState) begin(sh sharedHold) lockState {
 func (s lockState) learnShare(r *wire.Reply) []lockState {
 	last := s.shares[len(s.shares)-1]
 	fresh := s.sharedFence == 0 && r.GetFence() <= s.maxFence
-	if r.GetHolds() != last.holds || r.GetShare() <= s.maxFence || fresh || s.sharedFence != 0 && s.sharedFence != r.GetFence() || r.GetFence() > r.GetShare() {
+	if r.GetHolds() != last.holds || r.GetShare() <= s.maxFence || fresh || s.sharedFence != 0 && s.sharedFence != r.GetFence() || r.GetFence() > r.GetShare() && !last.grant.isOfSet() {
 		return nil
 	}
 	last.number = r.GetShare()
 	s.shares = append(slices.Clone(s.shares[:len(s.shares)-1]), last)
-	s.sharedFence, s.maxFence = r.GetFence(), r.GetShare()
+	s.sharedFence, s.maxFence = r.GetFence(), max(r.GetShare(), r.GetFence())
 	return s.onlyIf(true)
 }
+
+// isOfSet reports whether the grant is that of a set, whose shares have numbers below the fence of the phase that they begin.
+func (op *operation) isOfSet() bool { return op != nil && op.ofSet }
 
 func (s lockState) lockShared(op *operation, c *wire.Lock) []lockState {
 	if c.Share != 0 {

@@ -251,6 +251,7 @@ func (s permitState) free(at time.Duration) int64 {
 func (h *clientHistory) markContention() {
 	for _, op := range h.operations {
 		h.markShared(op)
+		h.markSets(op)
 		c := op.command.GetAcquire()
 		if c == nil || c.Wait {
 			continue

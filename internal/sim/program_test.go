@@ -162,6 +162,7 @@ func (p *program) act() {
 			s.keeper.act()
 			s.sharers.act()
 		}
+		s.actSet()
 		p.maybeRead()
 		p.write()
 	}
@@ -188,6 +189,7 @@ func (p *program) handles() []*handle {
 	for _, s := range []*simSession{p.session, p.noTTL} {
 		if s != nil {
 			all = append(all, s.handles...)
+			all = append(all, s.setHandle.withParts()...)
 			if s.sharers != nil {
 				all = append(all, s.sharers.handles...)
 			}

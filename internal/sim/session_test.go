@@ -27,6 +27,7 @@ type simSession struct {
 	handles        []*handle
 	keeper         *keeper  // nil: no lock lingers
 	sharers        *sharers // likewise
+	setHandle      *handle  // nil: the session takes no sets
 }
 
 const (
@@ -58,6 +59,7 @@ func (p *program) openSession() {
 		s.addHandle(wire.Space_ELECTION, elections[:2])
 		s.addHandle(wire.Space_SEMAPHORE, semaphores[:2])
 	}
+	s.addSetHandle()
 	if p.sim.faults.lingers {
 		s.addKeeper()
 		s.addSharers()

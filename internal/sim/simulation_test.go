@@ -30,6 +30,7 @@ type simulation struct {
 	rng                              *rand.Rand
 	extraRNG                         *rand.Rand // for what was added later, so that the runs of older seeds stay the same
 	endsRNG                          *rand.Rand // for holds with MaxHold
+	setsRNG                          *rand.Rand // for sets
 	now                              time.Duration
 	events                           eventQueue
 	sequence                         uint64
@@ -44,10 +45,11 @@ type simulation struct {
 	history                          *history
 	clients                          *clientHistory
 	lastFence                        map[string]uint64 // by lock: the last that a holder trusted
-	fences                           map[uint64]bool   // that holders have trusted
-	phases                           map[uint64]string // of these, those of shared phases: the lock
+	fences                           map[grantOf]bool  // that holders have trusted
+	phases                           map[grantOf]bool  // of these, those of shared phases
 	modes                            modes
 	ends                             ends
+	sets                             sets
 	draining                         bool              // programs finish what they hold
 	programsStopped                  bool              // and then renew nothing
 	limits                           map[string]uint32 // of semaphores, as programs believe them agreed
@@ -77,8 +79,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		rng:       rand.New(rand.NewPCG(seed, 0)),
 		extraRNG:  rand.New(rand.NewPCG(seed, 1)),
 		endsRNG:   rand.New(rand.NewPCG(seed, 2)),
+		setsRNG:   rand.New(rand.NewPCG(seed, 3)),
 		traceHash: fnv.New64a(),
-		lastFence: make(map[string]uint64), fences: make(map[uint64]bool), phases: make(map[uint64]string),
+		lastFence: make(map[string]uint64), fences: make(map[grantOf]bool), phases: make(map[grantOf]bool),
 		limits:  semaphoreLimits(),
 		swapped: make(map[string]bool),
 	}
@@ -207,7 +210,7 @@ func (sim *simulation) newID() (id wire.ID) {
 
 // converged reports whether all members are at the same index with nothing in
 // progress, every program has acquired and released once more, and the sessions of lost members have ended, as well as the holds
-// that were lost by their MaxHold and not released.
+// that were lost by their MaxHold and not released. No set waits for ever.
 func (sim *simulation) converged() bool {
 	for _, m := range sim.remaining() {
 		proc := m.process
@@ -215,7 +218,7 @@ func (sim *simulation) converged() bool {
 			return false
 		}
 	}
-	return sim.remotesAtRest() && len(sim.history.audit.ends) == 0 && (!sim.faults.joins || sim.reconciled()) &&
+	return sim.remotesAtRest() && len(sim.history.audit.ends)+len(sim.history.audit.waitingSets) == 0 && (!sim.faults.joins || sim.reconciled()) &&
 		!(sim.anyDestroyed() && slices.ContainsFunc(sessionsOf(sim.history.oracle), sim.ofDestroyed))
 }
 
