@@ -149,7 +149,7 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 		return refusal
 	}
 	l := m.lockNow(c.Election, c.Name)
-	if s.attached != 0 && l != nil {
+	if s.attached != 0 && l != nil && c.Fence == 0 && c.Share == 0 {
 		l = setting{m}.disclaimSets(l, s, c.Shared)
 	}
 	mine := l != nil && l.ownedBy(s, c.Handle)

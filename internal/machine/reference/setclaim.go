@@ -47,7 +47,9 @@ func (x sets) disclaim(session wire.ID, parts ...Part) *wire.Reply {
 // before others; nil: there is nothing.
 func (x sets) visited(c *wire.Lock, session wire.ID) *Lock {
 	x.visitLock(x.find(c.Election, c.Name))
-	x.disclaimOwner(x.find(c.Election, c.Name), session)
+	if c.Fence == 0 && c.Share == 0 { // else it claims nothing
+		x.disclaimOwner(x.find(c.Election, c.Name), session)
+	}
 	return x.find(c.Election, c.Name)
 }
 
