@@ -39,3 +39,48 @@ func TestSet_GrantedLockThatIsDue(t *testing.T) {
 func unlockSetCommand(session wire.ID, fence uint64) *wire.Command {
 	return &wire.Command{Op: &wire.Command_UnlockSet{UnlockSet: &wire.UnlockSet{Session: session[:], Fence: fence}}}
 }
+
+// What releases shares does not look at the sets that wait for the lock, as long as it has other shares: they would be looked
+// at once for each share.
+func TestSet_SharesEndPastWaitingSets(t *testing.T) {
+	const n = 1000
+	sets := func(c *wire.LockSet) func(d *driver) {
+		return func(d *driver) {
+			other := makeID("other")
+			d.do(openCommand(other, MaxTTL, 0), lockCommand("cold", other, 1))
+			d.many(n, func(i int) *wire.Command {
+				return setCommand(&wire.LockSet{Session: other[:], Handle: uint64(i), Names: c.Names, Shared: c.Shared, Wait: true})
+			})
+		}
+	}
+	for _, row := range []struct {
+		name    string
+		prepare func(d *driver)
+	}{
+		{"exclusive", sets(&wire.LockSet{Names: []string{"hot"}})},
+		{"shared", sets(&wire.LockSet{Names: []string{"cold"}, Shared: []string{"hot"}})},
+		{"behind an exclusive request", func(d *driver) {
+			sets(&wire.LockSet{Names: []string{"cold"}, Shared: []string{"hot"}})(d)
+			d.do(lockCommand("hot", makeID("other"), 1))
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d, s := newSets(t)
+			var release []*wire.Command
+			for i := range n {
+				share := d.want(wire.Code_OK, d.do(shareCommand("hot", s, uint64(i), false))).Share
+				release = append(release, unshareCommand("hot", s, share))
+			}
+			row.prepare(d)
+			before := d.m.visits.Total()
+			d.do(release[1 : n/2]...)
+			d.do(closeCommand(s)) // and the last one, which is looked for by all
+			if visits := d.m.visits.Total() - before; visits > 100*n {
+				t.Errorf("the release of %d shares looks at %d elements", n, visits)
+			}
+			if d.m.locks.byName["hot"].phase().isLive() {
+				t.Error("the lock has shares")
+			}
+		})
+	}
+}

@@ -153,7 +153,14 @@ func (x setting) grantWaiting(l *lock, c *candidates, w *waiter) {
 	if w != nil {
 		before = w.position
 	}
-	for p := c.next(before); p != nil; p = c.next(before) {
+	for {
+		if l.phase().held() { // until this serving of the lock ends
+			c.exclusive = nil
+		}
+		p := c.next(before)
+		if p == nil {
+			return
+		}
 		x.visits.Count()
 		s := p.set
 		if s.session.dead() || x.obstacle(s) != nil || !x.hasFences(s) {

@@ -324,7 +324,11 @@ func (x setting) release(s *set, until int64) {
 		x.disown(&s.parts[i], until)
 	}
 	for i := range s.parts {
-		sharing(x).serve(s.parts[i].lock)
+		if p := &s.parts[i]; p.shared {
+			sharing(x).vacated(p.lock)
+		} else {
+			sharing(x).serve(p.lock)
+		}
 	}
 }
 

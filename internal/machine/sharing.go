@@ -325,7 +325,15 @@ func (x sharing) endShare(sh *share, until int64) {
 	if until > x.now {
 		x.delayShare(sh, until)
 	}
-	x.serve(sh.lock)
+	x.vacated(sh.lock)
+}
+
+// vacated serves a lock that has lost a share. While it has others, only waiters gain by that which are due, or were before
+// others and have ended: a set that waits for a share waits for another of its names.
+func (x sharing) vacated(l *lock) {
+	if w := l.head(); !l.phase().held() || w != nil && (w.session.dead() || l.isDue()) {
+		x.serve(l)
+	}
 }
 
 // delayShare begins the lock-delay of a share that was taken from its owner.
