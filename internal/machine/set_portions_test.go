@@ -1,8 +1,10 @@
 package machine
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -80,6 +82,36 @@ func TestSet_SharesEndPastWaitingSets(t *testing.T) {
 			}
 			if d.m.locks.byName["hot"].phase().isLive() {
 				t.Error("the lock has shares")
+			}
+		})
+	}
+}
+
+// What an attached session left of sets counts as its names, as everywhere, when requests of the session release it.
+func TestSet_DisclaimedInPortions(t *testing.T) {
+	for name, request := range map[string]*wire.Command{
+		"lock": lockCommand("hot", attachedID, 1),
+		"set":  setCommand(&wire.LockSet{Session: attachedID[:], Handle: 1, Names: []string{"hot"}}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			const sets, of = 10, 5
+			d, _ := newSets(t)
+			d.leaveUnclaimed(sets, func(i int) *wire.Command {
+				return setCommand(&wire.LockSet{Session: attachedID[:], Handle: uint64(i), Names: numberedNames(fmt.Sprint(i), of-1), Shared: []string{"hot"}})
+			})
+			d.m.split = 2*of + 1
+			for entry := 1; ; entry++ {
+				r := d.do(request)[0].Reply
+				left := len(d.m.sets.byFence)
+				if r.Code == wire.Code_OK && entry == 4 {
+					break
+				}
+				if d.want(wire.Code_BUSY, []fact.Outcome{{Reply: r}}); left != sets-3*entry {
+					t.Fatalf("after %d entries %d sets are left", entry, left)
+				}
+			}
+			if v := lockOf(d.m, "hot"); v.Session != attachedID || v.Shared != 0 {
+				t.Errorf("%+v", v)
 			}
 		})
 	}

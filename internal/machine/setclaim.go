@@ -70,14 +70,15 @@ func (x setting) disclaim(name string, s *session, shared bool, first *bool) *wi
 			return x.refuse(wire.Code_BUSY, tooMuchLeft)
 		}
 		*first = false
-		x.left--
+		if !owned {
+			of = sh.set()
+		}
+		x.left -= max(1, of.len())
 		switch {
-		case owned && of == nil:
-			x.releaseLock(l, 0)
-		case owned:
+		case of != nil:
 			x.release(of, 0)
-		case sh.set() != nil:
-			x.release(sh.set(), 0)
+		case owned:
+			x.releaseLock(l, 0)
 		default:
 			sharing(x).endShare(sh, 0)
 		}

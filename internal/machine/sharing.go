@@ -282,8 +282,8 @@ func (x sharing) disclaim(l *lock, s *session) (*lock, *wire.Reply) {
 		if !first && x.left <= 0 {
 			return nil, x.refuse(wire.Code_BUSY, tooMuchLeft)
 		}
-		x.left--
-		if of := sh.set(); of != nil {
+		of := sh.set()
+		if x.left -= max(1, of.len()); of != nil {
 			setting(x).release(of, 0)
 		} else {
 			x.endShare(sh, 0)

@@ -31,12 +31,12 @@ func (x sets) claim(left, s *Set) *wire.Reply {
 func (x sets) disclaim(session wire.ID, parts ...Part) *wire.Reply {
 	released := 0
 	for _, p := range parts {
-		for release := x.unclaimed(session, p); release != nil; release = x.unclaimed(session, p) {
+		for release, names := x.unclaimed(session, p); release != nil; release, names = x.unclaimed(session, p) {
 			if released > 0 && x.quota <= 0 {
 				return answer(wire.Code_BUSY)
 			}
 			released++
-			x.quota--
+			x.quota -= names
 			release()
 		}
 	}
@@ -70,28 +70,28 @@ func (x sets) disclaimOwner(l *Lock, session wire.ID) {
 	}
 }
 
-// unclaimed returns what releases the first of those things; nil: there is none.
-func (x sets) unclaimed(session wire.ID, p Part) (release func()) {
+// unclaimed returns what releases the first of those things, and how many names that has; nil: there is none.
+func (x sets) unclaimed(session wire.ID, p Part) (release func(), names int) {
 	l := x.find(false, p.Name)
 	if l == nil {
-		return nil
+		return nil, 0
 	}
 	if o := l.Owner; o != nil && o.Session == session {
 		switch {
 		case o.set != nil && o.set.Unclaimed:
-			return func() { x.release(o.set, 0) }
+			return func() { x.release(o.set, 0) }, len(o.set.Parts)
 		case l.Unclaimed:
-			return func() { x.Model.free(l, 0) }
+			return func() { x.Model.free(l, 0) }, 1
 		}
 	}
 	for _, sh := range l.Live() {
 		switch {
 		case p.Shared || sh.Session != session:
 		case sh.set != nil && sh.set.Unclaimed:
-			return func() { x.release(sh.set, 0) }
+			return func() { x.release(sh.set, 0) }, len(sh.set.Parts)
 		case sh.Unclaimed:
-			return func() { sharing(x).lose(l, sh.Number, 0) }
+			return func() { sharing(x).lose(l, sh.Number, 0) }, 1
 		}
 	}
-	return nil
+	return nil, 0
 }
