@@ -147,14 +147,17 @@ func (t *turns) changed() {
 // turn waits until no other call of the handle holds the set or requests it.
 func (s *Set) turn(ctx context.Context, wait bool) error {
 	for {
-		h := s.present()
-		if h != nil && h.isLost() {
-			return h.loss()
+		if err := s.client.Usable(); err != nil {
+			return err
 		}
 		news := s.turns.begin()
-		switch {
-		case news == nil:
+		if news == nil {
 			return nil
+		}
+		h := s.present() // what is granted later is news
+		switch {
+		case h != nil && h.isLost():
+			return h.loss()
 		case !wait:
 			return refusal(&wire.Reply{Code: wire.Code_LOCKED}) // by itself: there is nothing to say of another owner
 		case ctx.Err() != nil:

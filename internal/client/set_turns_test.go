@@ -108,3 +108,26 @@ func TestSet_LostWhileAnotherCallWaits(t *testing.T) {
 		wantKind(t, err, Expired)
 	})
 }
+
+// A call that waits for its turn when the client ends, or begins later, returns that as with exclusive names.
+func TestSet_TurnsEndWithClient(t *testing.T) {
+	for name, cfg := range map[string]SetConfig{"exclusive": {Exclusive: []string{"x"}}, "shared": {Shared: []string{"x"}}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _ := newFake(t)
+				defer c.StopRenewing()
+				s := newSet(t, c, cfg)
+				mustTake(t, s)
+				next := calling(t.Context(), s.Acquire)
+				synctest.Wait()
+				c.BeginShutdown()
+				c.EndLeases()
+				wantKind(t, <-next, Closed)
+				for _, wait := range []bool{false, true} {
+					_, err := s.Acquire(t.Context(), wait, nil)
+					wantKind(t, err, Closed)
+				}
+			})
+		})
+	}
+}
