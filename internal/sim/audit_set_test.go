@@ -173,20 +173,21 @@ func (a *audit) checkSets(c *wire.Command) {
 		}
 	}
 	for _, w := range a.waitingSets {
-		if _, alive := liveSession(a.m, w.session); alive && a.isReady(w) {
+		if _, alive := liveSession(a.m, w.session); alive && (a.isReady(w, nil) || a.isReady(w, a.fresh)) {
 			a.sim.fail("the set of %v and %v waits, and all of its names are free, or were when a later request was granted one", w.names, w.shared)
 		}
 	}
 }
 
-// isReady reports whether all names are free for a set that waits, but for what the last command has granted to later requests.
-func (a *audit) isReady(w *setWaiter) bool {
+// isReady reports whether all names are free for a set that waits, but for what fresh has of grants to later requests. Those to
+// earlier ones were in its way.
+func (a *audit) isReady(w *setWaiter, fresh map[holdID]uint64) bool {
 	free := func(name string, shared bool) bool {
 		r := resource{"lock", name}
 		for id, g := range a.grants { // order: none is found, or any
-			arrival, fresh := a.fresh[id]
-			later := fresh && (arrival == 0 || arrival > w.arrival)
-			if g.resource == r && !(shared && g.shared) && !later {
+			arrival, isFresh := fresh[id]
+			earlier := isFresh && arrival != 0 && arrival < w.arrival
+			if g.resource == r && (earlier || !isFresh && !(shared && g.shared)) {
 				return false
 			}
 		}

@@ -38,7 +38,7 @@ func TestSeeds(t *testing.T) {
 	if n >= 5 && !sum.ends.occurred() {
 		t.Errorf("holds with MaxHold did not end in all ways: %+v", sum.ends)
 	}
-	if n >= 5 && !sum.sets.occurred() {
+	if n >= 12 && !sum.sets.occurred() {
 		t.Errorf("not all happened to sets: %+v", sum.sets)
 	}
 }
