@@ -116,7 +116,7 @@ func setName(names []string) string {
 //
 // A non-nil error means that this call holds nothing. The errors are those of [FencedLock.Lock] but
 // ErrAcquireLimitReached: ctx's, which names the first name in the way; ErrBusy also if one of the queues has no room for the
-// set; and ErrUpgradeRequired. A handle that holds its set waits for itself: no handle takes a set twice.
+// set, or one entry of the log would take more than 16,384 names for sets; and ErrUpgradeRequired. A handle that holds its set waits for itself: no handle takes a set twice.
 func (s *LockSet) Lock(ctx context.Context) (Fence, error) {
 	return s.acquire(ctx, CallLock, "lock", true)
 }

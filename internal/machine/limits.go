@@ -38,6 +38,8 @@ const (
 	MaxSearched    = 16_384 // waiters and shares that one search for a deadlock looks at; each session that it reaches counts for 8
 	MaxAllSearched = 32_768 // that those for all clients look at in one entry; those for all members as many
 
+	MaxTouched = 32_768 // names of the sets that the commands of all clients take or release in one entry; those of all members as many
+
 	MaxOutcomeBytes    = 16 << 20  // of the outcomes that one process has not acknowledged
 	MaxAllOutcomeBytes = 256 << 20 // of those of all clients; of all members as much
 	MinOutcomeBytes    = 8 << 10   // that each process may keep, however much others do
@@ -135,5 +137,29 @@ func (m *Machine) checkLockDelay(delay int64) *wire.Reply {
 	if delay < 0 || delay > MaxLockDelay {
 		return m.refuse(wire.Code_INVALID, "the lock-delay is out of range: want 0 to 60 s")
 	}
+	return nil
+}
+
+// namesTouched is the names of the sets that the commands of the present entry have taken or released. A command of some bytes
+// can concern MaxSet of them.
+type namesTouched struct {
+	most             int // MaxTouched; less in tests
+	members, clients int
+}
+
+// mayTouch refuses a command for as many names, if the entry has done enough for sets. The first one is never refused, and
+// the second half is for releases: their processes try again.
+func (x setting) mayTouch(names int, release bool) *wire.Reply {
+	sum, most := &x.touched.members, x.touched.most
+	if x.forClient {
+		sum = &x.touched.clients
+	}
+	if !release {
+		most /= 2
+	}
+	if *sum > 0 && *sum+names > most {
+		return x.refuse(wire.Code_BUSY, "too many names of sets at once; try again")
+	}
+	*sum += names
 	return nil
 }

@@ -31,7 +31,7 @@ func TestLimit_ClassesOfUsers(t *testing.T) {
 		"MaxPrefixKeys": byRequest, "MaxRenewed": byRequest, "MaxClientTTL": byRequest, "MaxRegistering": byRequest, "MaxBlock": byRequest, "MaxMaxHold": byRequest,
 		"MaxReplaceAfter": byRequest, "MaxPage": byRequest, "MaxQuery": byRequest, "MaxAnswer": byRequest, "MaxHolders": byRequest, "MaxVisits": byRequest,
 		"MaxPlaces": byEach, "MaxQueued": byEach, "MaxInFlight": byEach, "MaxOutcomeBytes": byEach, "MaxClientSessions": byEach,
-		"MaxSet": byRequest, "MaxPassed": byRequest, "MaxSearched": byRequest, "MaxAllSearched": countedApart,
+		"MaxSet": byRequest, "MaxPassed": byRequest, "MaxSearched": byRequest, "MaxAllSearched": countedApart, "MaxTouched": countedApart,
 		"MaxSessions": countedApart, "MaxChecks": countedApart, "MaxAllOutcomeBytes": countedApart,
 		"MaxAllSessions": partReserved, "MaxCandidates": partReserved, "MaxResized": partReserved, "MaxKeys": partReserved, "MaxKeyBytes": partReserved,
 		"MaxIncarnations": ofOneClass, // members

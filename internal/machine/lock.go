@@ -148,9 +148,12 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 	if s == nil {
 		return refusal
 	}
-	l := m.lockNow(c.Election, c.Name)
+	l, refusal := m.lockNow(c.Election, c.Name)
 	if s.attached != 0 && l != nil && c.Fence == 0 && c.Share == 0 {
-		l = setting{m}.disclaimSets(l, s, c.Shared)
+		l, refusal = setting{m}.disclaimSets(l, s)
+	}
+	if refusal != nil {
+		return refusal
 	}
 	mine := l != nil && l.ownedBy(s, c.Handle)
 	w := &waiter{
@@ -181,23 +184,26 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 }
 
 // lockNow returns the lock, or nil. If its owner has ended, it is released first; if the sessions
-// of the first waiters have, these do not stand before others any more.
-func (m *Machine) lockNow(election bool, name string) *lock {
+// of the first waiters have, these do not stand before others any more. A refusal says that the entry has released enough sets.
+func (m *Machine) lockNow(election bool, name string) (*lock, *wire.Reply) {
 	l := m.space(election).byName[name]
 	if l == nil {
-		return nil
+		return nil, nil
 	}
 	switch w := l.head(); {
 	case l.owner != nil && l.owner.dead() && l.set() != nil:
+		if r := (setting{m}).mayTouch(l.set().len(), false); r != nil {
+			return nil, r
+		}
 		setting{m}.release(l.set(), l.owner.delayUntil())
 	case l.owner != nil && l.owner.dead():
 		m.releaseLock(l, l.owner.delayUntil())
 	case l.owner == nil && w != nil && w.session.dead():
 		sharing{m}.serve(l)
 	default:
-		return l
+		return l, nil
 	}
-	return m.space(election).byName[name]
+	return m.space(election).byName[name], nil
 }
 
 // holder describes the owner of a lock that is held, or of its oldest share.

@@ -61,6 +61,7 @@ type Machine struct {
 
 	retention retention
 	searched  searched
+	touched   namesTouched
 
 	decoder wire.Decoder
 	encoder wire.Writer // of outcomes; its memory is used again
@@ -88,6 +89,7 @@ func New() *Machine {
 	m := &Machine{split: MaxReleased, levels: levels{firstLevel, wire.FeatureLevel}}
 	m.retention = retention{most: MaxOutcomeBytes, all: MaxAllOutcomeBytes, least: MinOutcomeBytes}
 	m.searched.each, m.searched.all = MaxSearched, MaxAllSearched
+	m.touched.most = MaxTouched
 	v := &m.visits
 	m.gone = make(map[wire.ID]*incarnation)
 	m.members, m.former = make(map[uint64]*member), newFormer()
@@ -117,6 +119,7 @@ func New() *Machine {
 func (m *Machine) Apply(index, term uint64, data []byte) fact.Result {
 	m.index, m.term, m.left, m.grants = index, term, m.split, min(m.split, MaxGrants)
 	m.searched.members, m.searched.clients = 0, 0
+	m.touched.members, m.touched.clients = 0, 0
 	if len(data) == 0 {
 		m.startTerm()
 		return m.result()

@@ -28,3 +28,8 @@ func (r *rig) search(each, all int) {
 	}
 	r.model.MostSearched, r.model.MostAllSearched = each, all
 }
+
+// touch sets how many names the sets have that the commands of one entry take or release.
+func (r *rig) touch(most int) {
+	r.straight.touched.most, r.loaded.touched.most, r.model.MostTouched = most, most, most
+}

@@ -89,10 +89,14 @@ const tooMuchLeft = "the session left too many shares of the lock; try again: th
 
 // disclaimSets releases the unclaimed sets of an attached session that are in the way of its request for a lock alone, and
 // returns the lock as it is then, or nil.
-func (x setting) disclaimSets(l *lock, s *session, shared bool) *lock {
-	if of := l.set(); of != nil && of.session == s && of.unclaimed() {
-		x.release(of, 0)
-		return x.locks.byName[l.name()]
+func (x setting) disclaimSets(l *lock, s *session) (*lock, *wire.Reply) {
+	of := l.set()
+	if of == nil || of.session != s || !of.unclaimed() {
+		return l, nil
 	}
-	return l
+	if r := x.mayTouch(of.len(), false); r != nil {
+		return nil, r
+	}
+	x.release(of, 0)
+	return x.locks.byName[l.name()], nil
 }

@@ -176,7 +176,7 @@ func (x setting) grantWaiting(l *lock, c *candidates, w *waiter) {
 	}
 }
 
-// hasFences reports whether a set can be granted. If not, it waits on: nothing else is granted either.
+// hasFences reports whether a set can be granted. If not, it waits on until the epoch is raised, which ends its session.
 func (x setting) hasFences(s *set) bool { return x.fences+s.fences() <= maxFences }
 
 // passAll notes that a set was granted.

@@ -34,6 +34,9 @@ func (x setting) lock(inc *incarnation, seq uint64, c *wire.LockSet) *wire.Reply
 	}
 	s := &set{session: owner, handle: c.Handle, label: string(c.Label), ticket: ticket{inc, seq}, maxHold: c.MaxHold}
 	s.addParts(c.Names, c.Shared)
+	if r := x.mayTouch(len(s.parts), false); r != nil {
+		return r
+	}
 	if claimed, r := x.visit(s); r != nil || claimed {
 		return r
 	}
@@ -68,7 +71,9 @@ func (x setting) checkNames(c *wire.LockSet) *wire.Reply {
 // first, and what the session left of an earlier process is claimed, or released where it is in the way.
 func (x setting) visit(s *set) (claimed bool, r *wire.Reply) {
 	for i := range s.parts {
-		x.lockNow(false, s.parts[i].key[1:])
+		if _, r := x.lockNow(false, s.parts[i].key[1:]); r != nil {
+			return false, r
+		}
 	}
 	if s.session.attached != 0 {
 		if old := x.unclaimed(s); old != nil {
@@ -302,6 +307,9 @@ func (x setting) unlock(c *wire.UnlockSet) *wire.Reply {
 
 // releaseNow releases a set for its owner.
 func (x setting) releaseNow(s *set) *wire.Reply {
+	if r := x.mayTouch(len(s.parts), true); r != nil {
+		return r
+	}
 	r := x.reply(wire.Code_OK)
 	r.Fence = s.fence
 	x.release(s, 0)

@@ -32,7 +32,7 @@ const (
 	slotBytes       = 5   // of a permit's number
 	waitBytes       = 256 // of a step of a cycle, without texts
 	fenceBytes      = 10  // of a shared name of a set
-	takenBytes      = 64  // of a name that is not available to a set
+	takenBytes      = 80  // of a name that is not available to a set
 	// maxOutcomeBytes is more than any outcome counts: of a Write with 128 operations, or of a
 	// session with 16 checks.
 	maxOutcomeBytes = outcomeBytes + 128*keyMetaBytes

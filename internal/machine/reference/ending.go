@@ -118,23 +118,27 @@ func (r *Model) visit(op *wire.KeyOp) {
 }
 
 // visitLock releases a lock whose owner has ended, or frees its queue of a head that has.
-func (r *Model) visitLock(l *Lock) {
+func (r *Model) visitLock(l *Lock) *wire.Reply {
 	switch {
 	case l == nil:
-		return
+		return nil
 	case l.Owner == nil:
 		if len(l.Queue) > 0 && r.lateSession(l.Queue[0].Session) != nil {
 			sharing{r}.serve(l)
 		}
-		return
+		return nil
 	}
 	switch d := r.lateSession(l.Owner.Session); {
 	case d == nil:
 	case l.Owner.set != nil:
+		if bad := (sets{r}).touch(len(l.Owner.set.Parts), false); bad != nil {
+			return bad
+		}
 		sets{r}.release(l.Owner.set, d.until)
 	default:
 		r.free(l, d.until)
 	}
+	return nil
 }
 
 // dismissDead removes the head of a queue if its session has ended.

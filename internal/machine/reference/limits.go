@@ -26,6 +26,7 @@ const (
 	MaxInFlight     = 32_768
 	MaxIncarnations = 1024
 
+	MaxTouched     = 32_768
 	MaxSearched    = 16_384
 	MaxAllSearched = 32_768
 

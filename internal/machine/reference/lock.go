@@ -87,37 +87,45 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 		return answer(wire.Code_TOO_LARGE)
 	}
 	label, end, bad := bounding{r}.options(c)
+	if bad == nil {
+		_, bad = r.live(c.Session)
+	}
 	if bad != nil {
 		return bad
 	}
-	if _, bad := r.live(c.Session); bad != nil {
+	place := Place{Label: label, End: end, Session: wire.ID(c.Session), Handle: c.Handle, Ticket: t, value: c.Value, linger: c.Lingering && !c.Election && atLeast(r.Level) >= wire.LevelLinger}
+	l, bad := sets{r}.visited(c, place.Session)
+	if bad != nil {
 		return bad
 	}
-	place := Place{Label: label, End: end, Session: wire.ID(c.Session), Handle: c.Handle, Ticket: t, value: c.Value, linger: c.Lingering && !c.Election && atLeast(r.Level) >= wire.LevelLinger}
-	l := sets{r}.visited(c, place.Session)
 	if x := (sharing{r}); c.Shared && x.level() {
 		return x.request(l, place, c)
 	}
+	return sharing{r}.exclusive(l, place, c)
+}
+
+// exclusive grants a request for a lock as it is, or queues it; nil: the lock does not exist.
+func (x sharing) exclusive(l *Lock, place Place, c *wire.Lock) (bad *wire.Reply) {
 	mine := l.heldBy(c.Session, c.Handle)
 	if c.Fence != 0 && (!mine || l.Fence != c.Fence) {
 		return answer(wire.Code_OWNERSHIP_LOST)
 	}
-	if l, bad = (sets{r}).cleared(l, c, place.Session); bad != nil {
+	if l, bad = (sets{x.Model}).cleared(l, c, place.Session); bad != nil {
 		return bad
 	}
 	if l == nil {
 		l = &Lock{Name: c.Name, Election: c.Election}
-		r.Locks = append(r.Locks, l)
+		x.Locks = append(x.Locks, l)
 	}
 	switch {
-	case sets{r}.idle(l):
-		reply := r.grant(l, place)
-		sets{r}.grantedOne(l, place)
+	case sets{x.Model}.idle(l):
+		reply := x.Model.grant(l, place)
+		sets{x.Model}.grantedOne(l, place)
 		return reply
 	case l.Unclaimed && l.Owner.Session == place.Session:
-		reply := r.grant(l, place)
-		if len(l.Queue) > 0 || (sets{r}).wants(l, false) {
-			r.recallOwner(l)
+		reply := x.Model.grant(l, place)
+		if len(l.Queue) > 0 || (sets{x.Model}).wants(l, false) {
+			x.recallOwner(l)
 		}
 		return reply
 	case mine && c.Reentrant:
@@ -125,16 +133,16 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 			return answer(wire.Code_LIMIT_REACHED)
 		}
 		l.holds++
-		return l.Owner.state(&wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds}, r.Now)
+		return l.Owner.state(&wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds}, x.Now)
 	case c.Wait:
-		return sharing{r}.line(l, place, c)
+		return x.line(l, place, c)
 	case l.Owner != nil:
 		if !c.Lingering || l.Owner.Session != place.Session {
-			r.recallOwner(l)
+			x.recallOwner(l)
 		}
-		return &wire.Reply{Code: wire.Code_LOCKED, Holder: r.holder(l)}
+		return &wire.Reply{Code: wire.Code_LOCKED, Holder: x.holder(l)}
 	}
-	return sharing{r}.exclusion(l, place)
+	return x.exclusion(l, place)
 }
 
 func (r *Model) holder(l *Lock) *wire.Holder {

@@ -40,7 +40,11 @@ type Model struct {
 	// What a search for a deadlock may look at, and those of one entry. 0: the limits.
 	MostSearched, MostAllSearched int
 
+	// Names of sets that commands take or release in one entry. 0: the limit.
+	MostTouched int
+
 	searched    map[bool]int // by those of the present entry, for clients or not
+	touched     map[bool]int // likewise
 	former      []formerSlot // the oldest first
 	past        []ended      // clients whose keys must not be used again yet
 	dead        []*dead      // sessions whose holds are being released, in the order of their ends
@@ -133,7 +137,7 @@ func (r *Model) Apply(index, term uint64, b *wire.Batch) fact.Result {
 	if r.quota = r.Split; r.quota == 0 {
 		r.quota = MaxReleased
 	}
-	r.grants, r.searched = min(r.quota, MaxGrants), map[bool]int{}
+	r.grants, r.searched, r.touched = min(r.quota, MaxGrants), map[bool]int{}, map[bool]int{}
 	r.Now = max(r.Now, b.Time)
 	r.fire()
 	for _, s := range b.Submissions {

@@ -32,7 +32,7 @@ func (inc *Incarnation) kept(seq uint64) (n int) {
 			n += 5 * int(o.Reply.Holds)
 		}
 		if set := o.Reply.GetSet(); set != nil {
-			n += 10*max(len(set.Fences), int(set.Shared)) + 64*len(set.Taken)
+			n += 10*max(len(set.Fences), int(set.Shared)) + 80*len(set.Taken)
 		}
 		for _, w := range o.Reply.GetCycle().GetWaits() {
 			n += stepBytes(w)

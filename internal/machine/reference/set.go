@@ -47,8 +47,13 @@ func (x sets) lock(t wire.Ticket, c *wire.LockSet) *wire.Reply {
 	if bad != nil {
 		return bad
 	}
+	if bad := x.touch(len(s.Parts), false); bad != nil {
+		return bad
+	}
 	for _, p := range s.Parts {
-		x.visitLock(x.find(false, p.Name))
+		if bad := x.visitLock(x.find(false, p.Name)); bad != nil {
+			return bad
+		}
 	}
 	if i := slices.IndexFunc(x.Sets, s.claims); i >= 0 {
 		return x.claim(x.Sets[i], s)
@@ -162,6 +167,9 @@ func (x sets) unlock(c *wire.UnlockSet) *wire.Reply {
 	if s == nil {
 		return answer(wire.Code_NOT_HELD)
 	}
+	if bad := x.touch(len(s.Parts), true); bad != nil {
+		return bad
+	}
 	defer x.traced(c.Trace)()
 	return x.release(s, 0)
 }
@@ -230,6 +238,9 @@ func (x sets) releaseOf(d *dead) bool {
 func (x sets) withdraw(t wire.Ticket) *wire.Reply {
 	for _, s := range x.Sets {
 		if s.Ticket == t && !s.Unclaimed && x.lateSession(s.Session) == nil {
+			if bad := x.touch(len(s.Parts), true); bad != nil {
+				return bad
+			}
 			return x.release(s, 0)
 		}
 	}

@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -45,12 +46,16 @@ func (x sets) disclaim(session wire.ID, parts ...Part) *wire.Reply {
 
 // visited returns what a request asks for, once what ended sessions and an earlier process have left of it does not stand
 // before others; nil: there is nothing.
-func (x sets) visited(c *wire.Lock, session wire.ID) *Lock {
-	x.visitLock(x.find(c.Election, c.Name))
-	if c.Fence == 0 && c.Share == 0 { // else it claims nothing
-		x.disclaimOwner(x.find(c.Election, c.Name), session)
+func (x sets) visited(c *wire.Lock, session wire.ID) (*Lock, *wire.Reply) {
+	if bad := x.visitLock(x.find(c.Election, c.Name)); bad != nil {
+		return nil, bad
 	}
-	return x.find(c.Election, c.Name)
+	if c.Fence == 0 && c.Share == 0 { // else it claims nothing
+		if bad := x.disclaimOwner(x.find(c.Election, c.Name), session); bad != nil {
+			return nil, bad
+		}
+	}
+	return x.find(c.Election, c.Name), nil
 }
 
 // cleared returns the lock that a session asks for exclusively, once the shares are released that it would wait for itself.
@@ -64,10 +69,27 @@ func (x sets) cleared(l *Lock, c *wire.Lock, session wire.ID) (*Lock, *wire.Repl
 }
 
 // disclaimOwner releases an unclaimed set of an attached session that has a lock which it asks for alone.
-func (x sets) disclaimOwner(l *Lock, session wire.ID) {
+func (x sets) disclaimOwner(l *Lock, session wire.ID) *wire.Reply {
 	if l != nil && l.Owner != nil && l.Owner.set != nil && l.Owner.set.Unclaimed && l.Owner.Session == session {
+		if bad := x.touch(len(l.Owner.set.Parts), false); bad != nil {
+			return bad
+		}
 		x.release(l.Owner.set, 0)
 	}
+	return nil
+}
+
+// touch counts the names of a set that a command takes or releases, or refuses it: the entry has done enough.
+func (x sets) touch(names int, release bool) *wire.Reply {
+	most, sum := cmp.Or(x.MostTouched, MaxTouched), x.touched[x.forClient]
+	if !release {
+		most /= 2
+	}
+	if sum > 0 && sum+names > most {
+		return answer(wire.Code_BUSY)
+	}
+	x.touched[x.forClient] = sum + names
+	return nil
 }
 
 // unclaimed returns what releases the first of those things, and how many names that has; nil: there is none.
