@@ -110,7 +110,7 @@ func (x sharing) exclusive(l *Lock, place Place, c *wire.Lock) (bad *wire.Reply)
 	if c.Fence != 0 && (!mine || l.Fence != c.Fence) {
 		return answer(wire.Code_OWNERSHIP_LOST)
 	}
-	if l, bad = (sets{x.Model}).cleared(l, c, place.Session); bad != nil {
+	if l, bad = sets(x).cleared(l, c, place.Session); bad != nil {
 		return bad
 	}
 	if l == nil {
@@ -118,13 +118,13 @@ func (x sharing) exclusive(l *Lock, place Place, c *wire.Lock) (bad *wire.Reply)
 		x.Locks = append(x.Locks, l)
 	}
 	switch {
-	case sets{x.Model}.idle(l):
+	case sets(x).idle(l):
 		reply := x.Model.grant(l, place)
-		sets{x.Model}.grantedOne(l, place)
+		sets(x).grantedOne(l, place)
 		return reply
 	case l.Unclaimed && l.Owner.Session == place.Session:
 		reply := x.Model.grant(l, place)
-		if len(l.Queue) > 0 || (sets{x.Model}).wants(l, false) {
+		if len(l.Queue) > 0 || sets(x).wants(l, false) {
 			x.recallOwner(l)
 		}
 		return reply

@@ -39,7 +39,7 @@ func (x sets) command(t wire.Ticket, c *wire.Command) *wire.Reply {
 	case *wire.Command_UnlockSet:
 		return x.unlock(op.UnlockSet)
 	}
-	return bounding{x.Model}.command(c)
+	return bounding(x).command(c)
 }
 
 func (x sets) lock(t wire.Ticket, c *wire.LockSet) *wire.Reply {
@@ -98,7 +98,7 @@ func (x sets) wanted(t wire.Ticket, c *wire.LockSet) (*Set, *wire.Reply) {
 	if s.Label, bad = x.label(c.Label); bad != nil {
 		return nil, bad
 	}
-	if s.End, bad = (bounding{x.Model}).wanted(c.MaxHold, true); bad != nil {
+	if s.End, bad = bounding(x).wanted(c.MaxHold, true); bad != nil {
 		return nil, bad
 	}
 	if _, bad = x.live(c.Session); bad != nil {
@@ -118,7 +118,7 @@ func (x sets) shares(s *Set) bool {
 
 // grant makes a set of a request whose names are free.
 func (x sets) grant(s *Set) *wire.Reply {
-	s.End = bounding{x.Model}.begin(s.Place)
+	s.End = bounding(x).begin(s.Place)
 	s.Ticket, s.Since = s.Place.granted(), x.stamp()
 	for i, p := range s.Parts {
 		if p.Shared {

@@ -147,7 +147,7 @@ func (x sets) wait(s *Set, c *wire.LockSet) *wire.Reply {
 		}
 	}
 	if c.RefuseDeadlock && x.Level >= wire.LevelDeadlock {
-		if cycle := (deadlocks{x.Model}).closes(waiting{set: s, Place: s.Place}); cycle != nil {
+		if cycle := deadlocks(x).closes(waiting{set: s, Place: s.Place}); cycle != nil {
 			return &wire.Reply{Code: wire.Code_DEADLOCK, Cycle: cycle}
 		}
 	}
