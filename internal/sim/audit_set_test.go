@@ -19,6 +19,7 @@ type setWaiter struct {
 	maxHold int64
 	arrival uint64
 	passed  int
+	unsure  int // grants that have passed over it unless they were claims, which the log does not show
 }
 
 // conflicts reports whether the set wants a lock in a mode that excludes the other one.
@@ -26,7 +27,8 @@ func (w *setWaiter) conflicts(name string, shared bool) bool {
 	return slices.Contains(w.names, name) || !shared && slices.Contains(w.shared, name)
 }
 
-func (w *setWaiter) reserves() bool { return w.passed >= maxPassed }
+// reserves reports whether the names are, or may be, reserved for the set.
+func (w *setWaiter) reserves() bool { return w.passed+w.unsure >= maxPassed }
 
 // heldSet is a set that is held: the numbers of its shares are those before its fence.
 type heldSet struct {
@@ -123,11 +125,21 @@ func (a *audit) lockGranted(o fact.Outcome, name string, arrival uint64) {
 	for before, other := range a.previous { // order: none is found, or any
 		_, goesOn := a.grants[before]
 		if arrival == 0 && a.sessions[g.session].TTL == 0 && other.session == g.session && other.resource == g.resource && !goesOn {
+			a.mayPassOver(name, shared)
 			return
 		}
 	}
 	a.fresh[id] = arrival
 	a.passOver(pass{arrival: arrival, session: g.session, by: id.number}, name, shared)
+}
+
+// mayPassOver notes a grant that may be a claim.
+func (a *audit) mayPassOver(name string, shared bool) {
+	for _, w := range a.waitingSets {
+		if w.conflicts(name, shared) {
+			w.unsure++
+		}
+	}
 }
 
 // passOver: at most four later requests are granted a name of a set that waits.
@@ -151,9 +163,10 @@ func (a *audit) passOver(p pass, name string, shared bool) {
 }
 
 // checkSets: a set is held as a whole or not at all, and one that waits cannot be granted, nor could it before a later request
-// when a command released all that it did in one step. What ended sessions had is released in several.
+// when a command released one lock. What ended sessions had is released in several steps, and the locks of a set are served one
+// after the other.
 func (a *audit) checkSets(c *wire.Command) {
-	if c.GetUnlock() == nil && c.GetUnlockSet() == nil && c.GetWithdraw() == nil {
+	if c.GetUnlock() == nil {
 		clear(a.fresh)
 	}
 	for fence, s := range a.heldSets { // order: each is checked

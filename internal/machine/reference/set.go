@@ -207,10 +207,16 @@ func (x sets) release(s *Set, until int64) *wire.Reply {
 	return &wire.Reply{Code: wire.Code_OK, Fence: s.Fence}
 }
 
-// serveAll serves the locks of a set, in the order of its parts.
+// serveAll serves the locks of a set that was released, in the order of its parts. Where others share one, no set that waits
+// gains by the end of this share: what made it ready is another name of the set, which is served as well.
 func (x sets) serveAll(s *Set) {
 	for _, p := range s.Parts {
-		if l := x.find(false, p.Name); l != nil {
+		l := x.find(false, p.Name)
+		if l == nil {
+			continue
+		}
+		waits := len(l.Queue) > 0 && (sharing(x).due(l) || x.lateSession(l.Queue[0].Session) != nil)
+		if !p.Shared || len(l.Shares) == 0 || waits {
 			sharing(x).serve(l)
 		}
 	}
