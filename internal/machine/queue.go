@@ -178,7 +178,7 @@ func (s *shortened) by(w *waiter) {
 			w.semaphore.shortened = true
 			s.semaphores = append(s.semaphores, w.semaphore)
 		}
-	} else if w.lock.phase() != nil || w.lock.sets() != nil {
+	} else {
 		s.add(w.lock)
 	}
 }
@@ -209,8 +209,8 @@ func (m *Machine) dismiss(w *waiter, code wire.Code) {
 	m.settle(w.ticket, m.reply(code))
 	if w.semaphore != nil {
 		m.serve(w.semaphore)
-	} else if w.lock.phase() != nil || w.lock.sets() != nil {
-		sharing{m}.serve(w.lock)
+	} else {
+		sharing{m}.serve(w.lock) // also without shares: a set that had the lock reserved may have left before w
 	}
 }
 

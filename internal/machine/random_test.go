@@ -43,6 +43,16 @@ func TestRandom_AgainstReference(t *testing.T) {
 	}
 }
 
+// Seeds of faults that rarer logs have found.
+func TestRandom_Regressions(t *testing.T) {
+	for _, seed := range []uint64{
+		238, // order in which the locks of a released set are served
+		355, // a waiter leaves a lock that was reserved for a set of the same process: Load knew no phase of it
+	} {
+		runRandom(t, seed, 500)
+	}
+}
+
 // runRandom calls each behind each entry.
 func runRandom(t *testing.T, seed uint64, n int, each ...func(r *rig, entry []byte)) {
 	t.Helper()
