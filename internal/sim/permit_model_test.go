@@ -56,6 +56,11 @@ func permitModel(limit uint32) porcupine.NondeterministicModel {
 // session that holds permits may have ended.
 func (s permitState) possibleStates(op *operation) []permitState {
 	states := []permitState{s}
+	for _, t := range s.acquisitions { // first: what has ended so is not lost with its session
+		if op.dependsOn(t) {
+			states = withPossibleEnd(states, t.grant, op)
+		}
+	}
 	var seen []*sessionSpan
 	for _, t := range s.acquisitions {
 		if slices.Contains(seen, t.owner) {
@@ -64,17 +69,12 @@ func (s permitState) possibleStates(op *operation) []permitState {
 		seen = append(seen, t.owner)
 		states = withPossibleEnds(states, t.owner, op, permitState.withoutSession)
 	}
-	for _, t := range s.acquisitions {
-		if op.dependsOn(t) {
-			states = withPossibleEnd(states, t.grant, op)
-		}
-	}
 	return states
 }
 
 // dependsOn reports whether it matters to the operation that an acquisition may have ended by its MaxHold.
 func (op *operation) dependsOn(t acquisition) bool {
-	return op.command.GetAcquire() != nil || t.owner == op.session || op.withdraws != nil && t.grant == op.withdraws
+	return op.command.GetAcquire() != nil || t.owner == op.session || t.owner.endedBefore(op.invokedAt) || op.withdraws != nil && t.grant == op.withdraws
 }
 
 // withPossibleEnd adds the states in which what an operation was granted has ended by its MaxHold.
