@@ -24,10 +24,11 @@ var (
 	seedFlag = flag.Uint64("seed", 0, "the one seed to run; 0 runs as many as the commands need")
 )
 
+const perSeed = 2_000 // commands of a log
+
 // Random logs, outcome by outcome against the reference, with a second machine
 // that is now and then thrown away and loaded from the disk.
 func TestRandom_AgainstReference(t *testing.T) {
-	const perSeed = 2_000
 	if *seedFlag != 0 {
 		runRandom(t, *seedFlag, perSeed)
 		return
@@ -49,7 +50,7 @@ func TestRandom_Regressions(t *testing.T) {
 		238, // order in which the locks of a released set are served
 		355, // a waiter leaves a lock that was reserved for a set of the same process: Load knew no phase of it
 	} {
-		runRandom(t, seed, 500)
+		runRandom(t, seed, perSeed)
 	}
 }
 
