@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/testport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -117,7 +117,7 @@ func TestAgent_LogWithoutReader(t *testing.T) {
 	must0(t, err)
 	defer r.Close()
 	fill(r, w)
-	web := freeAddr(t)
+	web := testport.Addr(t)
 	cmd := exec.Command(os.Args[0], "agent", "--memory", "--bind", "127.0.0.1:0", "--http", web)
 	cmd.Env, cmd.Stderr = append(os.Environ(), runVariable+"=1"), w
 	must0(t, cmd.Start())
@@ -156,15 +156,6 @@ func TestExit_WithoutReader(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != exitUsage {
 		t.Errorf("%v, want exit code %d", cmd.ProcessState, exitUsage)
 	}
-}
-
-// freeAddr returns an address at which nothing listens.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must0(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // While the founders have not found each other, the agent answers probes and ends gracefully.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/testport"
 )
 
 // events shows what an agent has noticed, each event once, to those that may see its console.
@@ -54,7 +55,7 @@ func TestEvents(t *testing.T) {
 func TestEvents_Follow(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
-	web := freeAddr(t)
+	web := testport.Addr(t)
 	args := []string{"agent", "--name", "anna", "--dir", d.dir + "/anna", "--bind", "127.0.0.1:0", "--http", web}
 	agent := start(t, args...)
 	addr, _ := agentAddrs(t, agent.line("msg=listening"))

@@ -13,16 +13,16 @@ import (
 	"testing"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/testport"
 )
 
-// freePorts are different ports that were free a moment ago.
-func freePorts(t *testing.T, n int) (ports []int) {
+// freePorts returns different ports of the loopback interface at which nothing listens.
+func freePorts(t *testing.T, n int) (ports []string) {
 	t.Helper()
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		_, port, err := net.SplitHostPort(testport.Addr(t))
 		must0(t, err)
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, port)
 	}
 	return ports
 }
@@ -46,7 +46,7 @@ func TestReadme_InFiveMinutes(t *testing.T) {
 	for i := range 3 {
 		commands = strings.ReplaceAll(commands, fmt.Sprint("127.0.0.1:700", i+1), fmt.Sprint("127.0.0.1:", all[i]))
 	}
-	ports := fmt.Sprintf("m=(0 %d %d %d) h=(0 %d %d %d)\n", all[0], all[1], all[2], all[3], all[4], all[5])
+	ports := fmt.Sprintf("m=(0 %s %s %s) h=(0 %s %s %s)\n", all[0], all[1], all[2], all[3], all[4], all[5])
 	commands = strings.NewReplacer("127.0.0.1:700$i", "127.0.0.1:${m[$i]}", "127.0.0.1:710$i", "127.0.0.1:${h[$i]}").Replace(commands)
 	script.Reset()
 	script.WriteString("set -m\n" + ports + commands + "\nkill %1 %2 %3; wait\n")

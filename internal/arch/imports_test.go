@@ -17,7 +17,7 @@ import (
 //	floor 1   raftlog
 //	floor 0   storage
 //	beside    internal/machine   internal/machine/ordered   internal/machine/slots   internal/fact   internal/leaseclock   internal/linger    internal/maxhold    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/attempts   internal/loopback   internal/appcall   internal/logqueue   internal/version   conclaveprom
-//	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   conclavetest
+//	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/testport   internal/grouptest   conclavetest
 //	above     conclavehttp       contrib/consulapi      fencing
 var floors = map[string][]string{
 	".":                              {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/fact", "internal/logqueue", "internal/machine", "internal/memberlog", "internal/metrics", "internal/tickets", "internal/version", "internal/wire"},
@@ -64,6 +64,7 @@ var floors = map[string][]string{
 	"internal/memnet":                {},                                 // an in-memory network, for tests
 	"internal/memdisk":               {},                                 // an in-memory disk, for tests
 	"internal/hostile":               {"internal/wire"},                  // a lying client, for tests
+	"internal/testport":              {},                                 // addresses on loopback, for tests
 	"internal/grouptest":             {},                                 // whole groups, with the folders below; its files are tests
 	"internal/arch":                  {},
 	"conclaveprom":                   {"."},

@@ -99,7 +99,7 @@ func parse(fset *token.FileSet, path string, text []byte) (*source, error) {
 
 // testPackages exist for tests only, so their files, and those of the folders
 // below, count as tests.
-var testPackages = []string{"internal/grouptest", "internal/memnet", "internal/memdisk", "internal/hostile"}
+var testPackages = []string{"internal/grouptest", "internal/memnet", "internal/memdisk", "internal/hostile", "internal/testport"}
 
 func (s *source) isTest() bool {
 	return strings.HasSuffix(s.path, "_test.go") ||

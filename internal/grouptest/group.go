@@ -24,6 +24,7 @@ import (
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/memnet"
+	"github.com/conclave-go/conclave/internal/testport"
 )
 
 // Group is a group of members, numbered from 0. Its methods belong on the test's
@@ -118,7 +119,7 @@ func newGroup(t testing.TB, n int, opts []Option) *Group {
 
 func listenOnLoopback(t testing.TB) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", testport.Addr(t)) // where a member that is started again listens again
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,13 +2,13 @@ package grouptest
 
 import (
 	"errors"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/testport"
 )
 
 // SoloConfig is the configuration of a group of one that is opened and closed many
@@ -16,17 +16,9 @@ import (
 func SoloConfig(t testing.TB) conclave.Config {
 	t.Helper()
 	return conclave.Config{
-		Dir: filepath.Join(t.TempDir(), "data"), Bind: freeAddress(t),
+		Dir: filepath.Join(t.TempDir(), "data"), Bind: testport.Addr(t),
 		HeartbeatInterval: 10 * time.Millisecond, ElectionTimeout: 100 * time.Millisecond,
 	}
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	Must(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // WantOpenError checks that Open fails with an *Error that wraps want, which may be

@@ -15,6 +15,7 @@ import (
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/testport"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/storage"
 )
@@ -154,7 +155,7 @@ func TestRecover_Refuses(t *testing.T) {
 	left.KillAll()
 
 	waiting := SoloConfig(t) // never in a group
-	waiting.Expect, waiting.Join = 2, []string{freeAddress(t)}
+	waiting.Expect, waiting.Join = 2, []string{testport.Addr(t)}
 	if n, err := conclave.Open(Within(t, 300*time.Millisecond), &waiting); err == nil {
 		Kill(n)
 		t.Fatal("a group of one of two")

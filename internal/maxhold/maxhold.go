@@ -1,4 +1,4 @@
-// Package maxhold tells the holder of what ends in time when that is, by its own clock: before the group ends the hold,
+// Package maxhold computes when a hold that ends in time ends for its holder, by the local clock: before the group ends the hold,
 // whatever was renewed or extended meanwhile.
 package maxhold
 
