@@ -37,10 +37,14 @@ func TestRandom_AgainstReference(t *testing.T) {
 	if testing.Short() {
 		n = min(n, 20_000) // one goroutine: the race detector has nothing to find in more
 	}
+	w := newReachWatch()
 	for seed := range uint64(n / perSeed) {
-		if runRandom(t, seed+1, perSeed); t.Failed() {
+		if runRandom(t, seed+1, perSeed, w.begin(seed)...); t.Failed() {
 			return
 		}
+	}
+	if n >= 100_000 {
+		w.check(t)
 	}
 }
 
