@@ -22,7 +22,7 @@ func TestLargeSession_ExpiresAcrossLeaderChange(t *testing.T) {
 	holder := (sim.leader().n + 1) % 3
 	sim.register(holder)
 	s := sim.openSession(holder, 8*time.Second, 0, wire.Behavior_RELEASE)
-	const each = 2_500
+	const each = 500
 	names := make([]string, holds/each)
 	for i := range names {
 		names[i] = fmt.Sprint("many", i)

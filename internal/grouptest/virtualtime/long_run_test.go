@@ -44,7 +44,10 @@ const (
 // and partitions. Nothing is lost, renewals go on, and memory, goroutines and disks
 // do not grow. It measures memory, so that no other test may run beside it.
 func TestLongRun(t *testing.T) {
-	hours := 100
+	hours := 60
+	if *long {
+		hours = 100
+	}
 	if testing.Short() {
 		hours = 6
 	}

@@ -5,6 +5,7 @@
 package virtualtime
 
 import (
+	"flag"
 	"testing"
 	"time"
 
@@ -16,6 +17,16 @@ const (
 	election  = grouptest.BubbleElection
 	ttl       = grouptest.BubbleTTL
 )
+
+var long = flag.Bool("long", false, "repeat more, and run what takes long, as .ci/run does")
+
+// often is how often a test repeats something: without -long a part of it.
+func often(all int) int {
+	if *long {
+		return all
+	}
+	return all * 2 / 5
+}
 
 // pass lets virtual time pass.
 func pass(d time.Duration) { grouptest.Pass(d) }

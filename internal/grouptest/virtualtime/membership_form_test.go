@@ -18,7 +18,7 @@ import (
 // start again with their directory. They form one group, always.
 func TestForm_AnyOrderWithRestarts(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(30) {
+	for seed := range uint64(often(30)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inMembershipBubble(t, 6, func(g *membership) {
 				r := rand.New(rand.NewPCG(seed, 0))

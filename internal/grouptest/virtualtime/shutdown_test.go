@@ -35,7 +35,8 @@ func TestClose_OtherShutsDownDuringProbe(t *testing.T) {
 // that probe ends with it; memberlist's indirect probes once outlived it by 250 ms.
 // The stacks are those of the whole process, so that no other test may run beside it.
 func TestClose_DuringIndirectProbe(t *testing.T) {
-	for at := 500 * time.Millisecond; at < 2500*time.Millisecond; at += 50 * time.Millisecond {
+	for i := range often(40) {
+		at := 500*time.Millisecond + time.Duration(i)*2*time.Second/time.Duration(often(40))
 		inMembershipBubble(t, 3, func(g *membership) {
 			g.Leader()
 			g.Net.Isolate(1)

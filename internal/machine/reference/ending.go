@@ -69,10 +69,9 @@ func (r *Model) releasePermitOf(d *dead) bool {
 	var at *Semaphore
 	fence := uint64(0)
 	for _, s := range r.Semaphores {
-		for _, p := range s.Permits {
-			if p.until == 0 && p.Session == d.s.ID && (at == nil || p.Fence < fence) {
-				at, fence = s, p.Fence
-			}
+		i := slices.IndexFunc(s.Permits, func(p Permit) bool { return p.until == 0 && p.Session == d.s.ID }) // in the order of their fences
+		if i >= 0 && (at == nil || s.Permits[i].Fence < fence) {
+			at, fence = s, s.Permits[i].Fence
 		}
 	}
 	if at != nil {
