@@ -84,7 +84,8 @@ type SpanEvent struct {
 	Fence   Fence
 	Session SessionID
 	Node    MemberID
-	// Position is the place in the queue, with SpanQueued; 1 is next in line.
+	// Position is the position in the queue, with SpanQueued; 1 is next in line. Sets that wait for the lock count: that of a
+	// LockSet is the largest in the queues of its names. A request behind a set may be granted before it, until the set has the lock reserved.
 	Position int
 	// Cause is the Carrier of the span whose release made room for this grant, on any node
 	// of the group: check it like other data from the network. nil: the request was granted at once, or

@@ -125,6 +125,9 @@ func (m *Machine) enqueue(request *waiter) *wire.Reply {
 	m.dirty.create(w.key(), w)
 	r := m.reply(wire.Code_QUEUED)
 	r.Holder, r.Position = w.holder(), uint32(w.queue().Len)
+	if w.lock != nil {
+		r.Position += uint32(w.lock.sets().len())
+	}
 	if m.levels.agreed >= wire.LevelSlots {
 		r.Holds = w.permits
 	}

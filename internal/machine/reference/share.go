@@ -127,7 +127,7 @@ func (x sharing) line(l *Lock, p Place, c *wire.Lock) *wire.Reply {
 	x.arrivals++
 	p.arrival, p.Since = x.arrivals, x.stamp()
 	l.Queue = append(l.Queue, p)
-	reply := &wire.Reply{Code: wire.Code_QUEUED, Position: uint32(len(l.Queue)), Holder: x.holder(l)}
+	reply := &wire.Reply{Code: wire.Code_QUEUED, Position: uint32(len(l.Queue) + len(sets(x).await(l))), Holder: x.holder(l)}
 	s := sets(x).holdsBack(l, p)
 	switch {
 	case p.shared:
