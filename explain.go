@@ -34,7 +34,9 @@ type Explanation struct {
 	Shared  int
 	Holders []LockOwner   // with Shared: the first ones, 1,024 at most
 	Delay   time.Duration // lock-delay left
+	SetWith []string      // other names of the LockSet that Holder has: the first ones, 3 at most
 	Waiters int           // in the queue of the group
+	Sets    int           // of the Waiters, those that are a LockSet
 	Queue   []LockOwner   // the first waiters, at most 1,000, in the order of the queue
 	// Cycle is a shortest cycle of sessions that wait for each other through the session of
 	// Holder, or of one of Holders, beginning with what that one waits for; nil if there is none. It is as
@@ -103,7 +105,7 @@ func (g *Group) explain(ctx context.Context, lock string) (Explanation, error) {
 	e := Explanation{
 		Lock: lock, Held: v.Held, Holds: int(v.Holds), Fence: Fence(v.Fence), Lingering: v.Lingering,
 		Delay: duration(v.Delay), Waiters: v.Waiters, Queue: make([]LockOwner, len(v.Queue)),
-		Cycle: members.cycle(v.Cycle), Shared: v.Shared,
+		Cycle: members.cycle(v.Cycle), Shared: v.Shared, SetWith: v.With, Sets: v.Sets,
 	}
 	for _, h := range v.Holders {
 		e.Holders = append(e.Holders, members.owner(h.OwnerView))

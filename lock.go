@@ -328,9 +328,12 @@ type LockInfo struct {
 	// that it gives out.
 	Lingering bool
 	Waiters   int
+	Sets      int           // of the Waiters, those that are a LockSet
+	Reserved  bool          // for a LockSet that waits: Explain lists it. A later request does not come before it
 	Delay     time.Duration // lock-delay left
 	EndsIn    time.Duration // until the hold ends by [MaxHold] at the latest; 0: it does not
 	Set       int           // names of the LockSet that the holder has as a whole; 0: it has the lock alone
+	SetWith   []string      // other names of that LockSet: the first ones, 3 at most
 	// Shared is by how many holders the lock is held in shared mode ([RWLock]), with those of sessions that
 	// have just ended until the group has released them; 0: it is not held so. Session and what goes
 	// with it are then those of the first holder, and Fence is that of all.
@@ -366,6 +369,7 @@ func lockInfo(v machine.LockView) LockInfo {
 		Name: v.Name, Held: v.Held, Session: SessionID(v.Session), Node: MemberID(v.Member), Label: v.Label,
 		SessionName: v.SessionName, Client: v.Client, Holds: int(v.Holds), Fence: Fence(v.Fence), Lingering: v.Lingering, Waiters: v.Waiters, Delay: duration(v.Delay),
 		Since: duration(v.Since), Shared: v.Shared, EndsIn: duration(v.EndsIn), Set: v.Set,
+		SetWith: v.With, Sets: v.Sets, Reserved: v.Reserved,
 	}
 	for _, h := range v.Holders {
 		info.Holders = append(info.Holders, ShareInfo{

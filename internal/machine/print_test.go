@@ -280,7 +280,17 @@ func printLock(w io.Writer, v LockView) {
 	if v.EndsIn != 0 {
 		fmt.Fprintf(w, ", ends in %v", time.Duration(v.EndsIn))
 	}
-	fmt.Fprintf(w, ", %d waiting\n", v.Waiters)
+	if len(v.With) > 0 {
+		fmt.Fprintf(w, ", with %s", strings.Join(v.With, " "))
+	}
+	fmt.Fprintf(w, ", %d waiting", v.Waiters)
+	if v.Sets > 0 {
+		fmt.Fprintf(w, ", sets=%d", v.Sets)
+	}
+	if v.Reserved {
+		fmt.Fprint(w, " reserved")
+	}
+	fmt.Fprintln(w)
 }
 
 func printExplain(w io.Writer, v ExplainView) {

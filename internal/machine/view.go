@@ -23,8 +23,12 @@ type LockView struct {
 	Label     string // of the owner
 	Since     int64  // how long it has been held; -1: unknown
 	Waiters   int    // with the sets that wait
+	Sets      int    `json:",omitempty"` // of the Waiters: the sets
+	Reserved  bool   `json:",omitempty"` // one of these has the lock reserved
 	Set       int    `json:",omitempty"` // names of the set that the owner has; 0: the lock alone
-	Delay     int64  // remaining lock-delay
+	// With is the first other names of that set, MaxWith at most, in its order.
+	With  []string `json:",omitempty"`
+	Delay int64    // remaining lock-delay
 	// EndsIn is the time left until the hold ends by its MaxHold; 0: it does not.
 	EndsIn int64 `json:",omitempty"`
 	// Shared is how many shares a lock has that is held shared, with those of sessions that have
@@ -41,6 +45,9 @@ type ShareView struct {
 	Number    uint64
 	Lingering bool `json:",omitempty"`
 }
+
+// MaxWith bounds LockView.With.
+const MaxWith = 3
 
 // SessionView is a session at the applied index.
 type SessionView struct {
@@ -84,7 +91,10 @@ type PermitView struct {
 }
 
 func (m *Machine) view(l *lock, page *page) LockView {
-	v := LockView{Name: l.name(), Waiters: l.waiters() + l.sets().len()}
+	sets := l.sets()
+	v := LockView{
+		Name: l.name(), Waiters: l.waiters() + sets.len(), Sets: sets.len(), Reserved: sets.reservation(false, 0) != nil,
+	}
 	switch p := l.phase(); {
 	case l.owner == nil && p.isLive():
 		sharing{m}.view(&v, l, page)
@@ -98,9 +108,21 @@ func (m *Machine) view(l *lock, page *page) LockView {
 		v.Held, v.Session, v.Member, v.Client = true, l.owner.id, l.owner.member, l.owner.client
 		v.SessionName = l.owner.name
 		v.Handle, v.Holds, v.Fence, v.Lingering, v.Label, v.Since = l.handle, l.holds, l.fence, l.lingering, l.label(), m.age(l.since)
-		v.EndsIn, v.Set = l.bound().left(m.now), l.set().len()
+		v.EndsIn, v.Set, v.With = l.bound().left(m.now), l.set().len(), page.others(l.set(), l.key)
 	}
 	return v
+}
+
+// others returns the first names of a set but that of a lock of it.
+func (p *page) others(s *set, key string) (names []string) {
+	for i := range min(s.len(), MaxWith+1) {
+		p.counter.Count()
+		if part := &s.parts[i]; part.key != key && len(names) < MaxWith {
+			names = append(names, part.key[1:])
+			p.bytes -= len(part.key)
+		}
+	}
+	return names
 }
 
 // view adds the first shares. It looks at no more than the page may.
@@ -112,6 +134,9 @@ func (x sharing) view(v *LockView, l *lock, page *page) {
 		if sh.owner.dead() {
 			until = max(until, sh.owner.delayUntil())
 		} else {
+			if len(v.Holders) == 0 {
+				v.With = page.others(sh.set(), l.key)
+			}
 			v.Holders = append(v.Holders, x.viewShare(sh))
 			page.bytes -= len(sh.owner.name) + len(sh.label)
 		}
