@@ -25,7 +25,7 @@ type TakenName struct {
 	Fence   Fence         // of the hold; 0: there is none
 	Shared  bool          // the owner is one of several that hold the name shared
 	Waiting bool          // the owner holds nothing: it has requested the name before, and waits
-	Own     bool          // the handle itself holds the name, or with shared names alone is about to
+	Own     bool          // another call of the handle holds the name, or has requested it
 	Delay   time.Duration // lock-delay left
 }
 

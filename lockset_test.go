@@ -153,9 +153,16 @@ func TestLockSet_Reserved(t *testing.T) {
 	if taken := wantTaken(t, err, conclave.ErrLocked, "a"); !taken.Names[0].Waiting {
 		t.Errorf("%+v", taken.Names)
 	}
+	_, err = set.TryLock(t.Context())
+	if taken := wantTaken(t, err, conclave.ErrLocked, "a", "b"); !taken.Names[0].Own || taken.Names[1].Own {
+		t.Errorf("another call of the handle has a reserved: %+v", taken.Names)
+	}
 	e, err := n.Explain(t.Context(), "a")
-	if err != nil || e.Held || len(e.Queue) != 1 || !e.Queue[0].Reserved || e.Queue[0].Set != 2 {
+	if err != nil || e.Held || e.Sets != 1 || len(e.Queue) != 1 || !e.Queue[0].Reserved || e.Queue[0].Set != 2 {
 		t.Errorf("%+v, %v", e, err)
+	}
+	if info, err := single.Info(t.Context()); err != nil || !info.Reserved || info.Sets != 1 || info.Waiters != 1 {
+		t.Errorf("%+v, %v", info, err)
 	}
 	later := make(chan error, 1)
 	go func() {
@@ -299,7 +306,9 @@ func TestLockSet_MaxHold(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	lost := set.Lost()
-	grouptest.Must(t, set.Extend(t.Context(), time.Millisecond))
+	if err := set.Extend(t.Context(), time.Millisecond); err != nil {
+		grouptest.WantError(t, err, conclave.ErrHoldExpired) // it has ended before Extend returned
+	}
 	<-lost
 	_, err = set.Fence()
 	grouptest.WantError(t, err, conclave.ErrHoldExpired)

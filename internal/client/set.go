@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -88,6 +89,15 @@ func (s *Set) FenceOf(name string) (uint64, error) {
 		return h.fences[at], nil
 	}
 	return h.fence, nil
+}
+
+// IsHolder is as [Lock.IsHolder], and reports it of an owner that waits if another call of this handle does.
+func (s *Set) IsHolder(holder *wire.Holder) bool {
+	if !holder.GetWaiting() {
+		return s.Lock.IsHolder(holder)
+	}
+	lease := s.client.ownOf(s.lease)
+	return lease != nil && s.number == holder.GetHandle() && bytes.Equal(lease.id[:], holder.GetSession())
 }
 
 // fencesOf returns the fences of the shared names of a grant; p is nil for a single lock.
