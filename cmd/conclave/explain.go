@@ -52,7 +52,9 @@ type explanationView struct {
 	Lingering bool            `json:"lingering"`
 	LockDelay float64         `json:"lockDelay"` // seconds left
 	Waiters   int             `json:"waiters"`
-	Queue     []ownerView     `json:"queue"` // the first 1,000
+	Queue     []ownerView     `json:"queue"`             // the first 1,000
+	Sets      int             `json:"sets,omitempty"`    // of the waiters, those that are sets
+	SetWith   []string        `json:"setWith,omitempty"` // the first other names of the holder's set
 	Cycle     []waitView      `json:"cycle"`
 }
 
@@ -74,7 +76,7 @@ func cycleOf(c conclave.WaitCycle) []waitView {
 func explanationOf(e conclave.Explanation) explanationView {
 	v := explanationView{
 		Lock: e.Lock, Held: e.Held, Holds: e.Holds, Lingering: e.Lingering, LockDelay: e.Delay.Seconds(), Waiters: e.Waiters,
-		Shared: e.Shared, Queue: []ownerView{}, Cycle: cycleOf(e.Cycle),
+		Shared: e.Shared, Sets: e.Sets, SetWith: e.SetWith, Queue: []ownerView{}, Cycle: cycleOf(e.Cycle),
 	}
 	for _, h := range e.Holders {
 		v.Holders = append(v.Holders, ownerOf(h))
@@ -156,7 +158,7 @@ func printExplanation(w *tabwriter.Writer, e conclave.Explanation, nested nested
 		fmt.Fprintf(w, "DEADLOCK?\tsessions wait for commands inside them: %s\n", name(nested.String()))
 	}
 	if e.Waiters > 0 {
-		fmt.Fprintf(w, "waiters:\t%d\n", e.Waiters)
+		fmt.Fprintf(w, "waiters:\t%s\n", waitersOf(e.Waiters, e.Sets))
 	}
 	if e.Shared > 0 {
 		printOwners(w, "\tHOLDER\tLABEL\tHELD-FOR\tLEASE-LEFT\tSESSION\n", e.Holders, e.Shared, leaseLeft)
@@ -225,7 +227,7 @@ func printHolder(w *tabwriter.Writer, e conclave.Explanation) {
 		fmt.Fprintf(w, "ends:\tin %s at the latest, by its MaxHold\n", span(o.EndsIn))
 	}
 	if o.Set > 0 {
-		fmt.Fprintf(w, "set:\tof %s, held together\n", count(o.Set, "lock"))
+		fmt.Fprintf(w, "set:\tof %s, held together: %s\n", count(o.Set, "lock"), heldWith(o.Set, e.SetWith))
 	}
 	if e.Holds > 1 {
 		fmt.Fprintf(w, "holds:\t%d\n", e.Holds)

@@ -60,7 +60,11 @@ type lockView struct {
 	// Shared is by how many holders it is held shared; the holder above is the first one then.
 	Shared  int         `json:"shared,omitempty"`
 	Set     int         `json:"set,omitempty"`     // names of the set that the holder holds as a whole
+	SetWith []string    `json:"setWith,omitempty"` // the first other names of it
 	Holders []shareView `json:"holders,omitempty"` // the first 1,024
+	Sets    int         `json:"sets,omitempty"`    // of the waiters, those that are sets
+	// Reserved: a set that waits has the lock reserved.
+	Reserved bool `json:"reserved,omitempty"`
 }
 
 type shareView struct {
@@ -92,18 +96,18 @@ func (p *program) locksCommand() *cobra.Command {
 	var stale bool
 	cmd := p.listing("locks", "List the locks that are held, waited for, or under a lock-delay",
 		"List the locks that are held, waited for, or under a lock-delay. A free lock that no process waits for does not exist for the group. "+
-			"conclave explain shows the queue of one.",
+			"SETS is with which other locks a lock is held as a whole, and whether it is reserved for a set that waits. conclave explain shows the queue of one.",
 		func(ctx context.Context, c *conclave.Client, prefix string, limit int) error {
 			names, err := p.memberNames(ctx, c)
 			if err != nil {
 				return err
 			}
-			return many(p, limit, "LOCK HOLDER FENCE SINCE WAITERS LABEL SESSION", c.Locks(ctx, prefix, listOptions(stale)...), func(l conclave.LockInfo) (any, []string) {
+			return many(p, limit, "LOCK HOLDER FENCE SINCE WAITERS LABEL SESSION SETS", c.Locks(ctx, prefix, listOptions(stale)...), func(l conclave.LockInfo) (any, []string) {
 				v := lockView{
 					Name: l.Name, Held: l.Held, Label: l.Label, Holds: l.Holds, Lingering: l.Lingering, Waiters: l.Waiters, LockDelay: l.Delay.Seconds(),
-					EndsIn: l.EndsIn.Seconds(),
+					EndsIn: l.EndsIn.Seconds(), SetWith: l.SetWith, Sets: l.Sets, Reserved: l.Reserved,
 				}
-				row := []string{name(l.Name), "-", "-", "-", fmt.Sprint(l.Waiters), "-", "-"}
+				row := []string{name(l.Name), "-", "-", "-", waitersOf(l.Waiters, l.Sets), "-", "-", setsOfLock(l)}
 				if l.Delay > 0 {
 					row[1] = fmt.Sprintf("lock-delay %s", span(l.Delay))
 				}
@@ -121,6 +125,20 @@ func (p *program) locksCommand() *cobra.Command {
 		})
 	staleFlag(cmd.Flags(), &stale)
 	return cmd
+}
+
+// setsOfLock is which sets hold a lock, and whether it is reserved for one.
+func setsOfLock(l conclave.LockInfo) string {
+	sharing, reserved := 0, ""
+	for _, h := range l.Holders {
+		if h.Set > 0 {
+			sharing++
+		}
+	}
+	if l.Reserved {
+		reserved = "reserved for a set"
+	}
+	return setsOf(l.Shared, sharing, l.Set, l.SetWith, reserved)
 }
 
 func listOptions(stale bool) []conclave.ListOption[string] {

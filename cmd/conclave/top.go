@@ -25,10 +25,14 @@ type contention struct {
 type contentionView struct {
 	Lock    string          `json:"lock"`
 	Waiters int             `json:"waiters"`
-	Longest *float64        `json:"longestWait"` // seconds; null: not known
-	Holder  *ownerView      `json:"holder"`      // null if not held
-	Shared  int             `json:"shared"`      // by how many holders it is held shared: holder is the first one then
-	Fence   *conclave.Fence `json:"fence"`       // null if not held
+	Longest *float64        `json:"longestWait"`       // seconds; null: not known
+	Holder  *ownerView      `json:"holder"`            // null if not held
+	Shared  int             `json:"shared"`            // by how many holders it is held shared: holder is the first one then
+	Fence   *conclave.Fence `json:"fence"`             // null if not held
+	Sets    int             `json:"sets,omitempty"`    // of the waiters, those that are sets
+	SetWith []string        `json:"setWith,omitempty"` // the first other names of the holder's set
+	// ReservedFor is the oldest of the sets that the lock is reserved for.
+	ReservedFor *ownerView `json:"reservedFor,omitempty"`
 }
 
 func (p *program) topCommand() *cobra.Command {
@@ -75,21 +79,43 @@ func (p *program) top(ctx context.Context, c *conclave.Client, limit int) error 
 	}
 	views := []contentionView{}
 	for _, l := range all {
-		e := explanationOf(l.Explanation)
-		views = append(views, contentionView{e.Lock, e.Waiters, seconds(l.longest), e.Holder, e.Shared, e.Fence})
+		views = append(views, l.view())
 	}
 	return p.one(views, func(w *tabwriter.Writer) {
 		fmt.Fprintf(w, "%s waited for\n", count(total, "lock"))
 		_ = w.Flush() // the columns below are others
-		fmt.Fprint(w, "\nLONGEST-WAIT\tWAITERS\tLOCK\tHOLDER\tHELD-FOR\tLABEL\n")
+		fmt.Fprint(w, "\nLONGEST-WAIT\tWAITERS\tLOCK\tHOLDER\tHELD-FOR\tLABEL\tSETS\n")
 		for _, l := range all {
 			holder, since, label := "-", "-", "-"
 			if l.Held {
 				holder, since, label = sharedBy(processOf(l.Holder), l.Shared), span(l.Holder.Since), name(l.Holder.Label)
 			}
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", span(l.longest), l.Waiters, name(l.Lock), holder, since, label)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", span(l.longest), waitersOf(l.Waiters, l.Sets), name(l.Lock), holder, since, label, l.sets())
 		}
 	})
+}
+
+func (c contention) view() contentionView {
+	e := explanationOf(c.Explanation)
+	v := contentionView{
+		Lock: e.Lock, Waiters: e.Waiters, Longest: seconds(c.longest), Holder: e.Holder, Shared: e.Shared, Fence: e.Fence, Sets: e.Sets, SetWith: e.SetWith,
+	}
+	if o := reservingSet(c.Queue); o != nil {
+		reserved := ownerOf(*o)
+		v.ReservedFor = &reserved
+	}
+	return v
+}
+
+// sets is which sets hold the lock, and which one it is reserved for.
+func (c contention) sets() string {
+	sharing := 0
+	for _, h := range c.Holders {
+		if h.Set > 0 {
+			sharing++
+		}
+	}
+	return setsOf(c.Shared, sharing, c.Holder.Set, c.SetWith, reservation(c.Queue))
 }
 
 // contentions returns the locks that requests wait for, the longest wait first, and how many there are.
