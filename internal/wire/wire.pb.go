@@ -5088,7 +5088,7 @@ type Reply struct {
 	Limit     uint32                 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`                           // in force
 	Op        uint32                 `protobuf:"varint,9,opt,name=op,proto3" json:"op,omitempty"`                                 // of a Write: the refused operation, from 0
 	Keys      []*KeyMeta             `protobuf:"bytes,10,rep,name=keys,proto3" json:"keys,omitempty"`                             // of a successful Write, one per operation
-	Position  uint32                 `protobuf:"varint,11,opt,name=position,proto3" json:"position,omitempty"`                    // in the queue; 1: next in line
+	Position  uint32                 `protobuf:"varint,11,opt,name=position,proto3" json:"position,omitempty"`                    // in the queue, with the sets that wait; 1: next in line
 	Block     uint32                 `protobuf:"varint,14,opt,name=block,proto3" json:"block,omitempty"`                          // of a lingering Lock and of Refill: how many fences are reserved, from fence on
 	Checks    []*CheckTerms          `protobuf:"bytes,12,rep,name=checks,proto3" json:"checks,omitempty"`                         // of OpenSession, AttachSession: the session's; of SetCheck: the check
 	LockDelay int64                  `protobuf:"varint,13,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"` // of OpenSession and AttachSession: the session's
