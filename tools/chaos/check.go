@@ -34,12 +34,16 @@ func (v *verdict) violation(format string, args ...any) {
 // checkAll runs all checkers. largest is the largest fence that was granted before.
 func checkAll(ops []*operation, writes []write, largest uint64) verdict {
 	var v verdict
-	checkFences(&v, ops, largest)
-	checkResource(&v, ops, writes)
+	single := singles(ops)
+	checkFences(&v, single, largest)
+	checkResource(&v, single, writes)
 	checkAnswers(&v, ops)
 	checkEnds(&v, ops)
+	checkSets(&v, ops)
+	checkTogether(&v, single)
+	checkTaken(&v, ops, single)
 	var searches []search
-	for name, of := range byName(ops) {
+	for name, of := range byName(single) {
 		searches = append(searches, searchOf(name, of))
 	}
 	// The order of the report is that of names.

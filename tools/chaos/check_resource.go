@@ -3,7 +3,7 @@
 package main
 
 // checkResource checks what the resource has recorded: accepted fences of a name never
-// decrease, a fence is that of one hold or of those that share a lock, and a hold whose write was refused, since a
+// decrease, a fence is that of one hold or of those that share a lock or began with one set, and a hold whose write was refused, since a
 // later holder was there before, is not confirmed by its own clock afterwards.
 func checkResource(v *verdict, ops []*operation, writes []write) {
 	last, holds := make(map[string]write), make(map[uint64]write)
@@ -12,14 +12,16 @@ func checkResource(v *verdict, ops []*operation, writes []write) {
 		fence uint64
 	}
 	refused := make(map[grant]int64)
-	phases := make(map[grant]bool)
+	phases, sets := make(map[grant]bool), beginnersOf(ops)
 	for _, op := range ops {
 		if op.result == resultOK && grantsShared(op) {
 			phases[grant{op.Name, op.fence}] = true
 		}
 	}
+	of := func(w write) use { return use{w.Name, w.Hold, phases[grant{w.Name, w.Fence}], w.Time} }
 	for _, w := range writes {
-		if other, ok := holds[w.Fence]; ok && other.Hold != w.Hold && !(other.Name == w.Name && phases[grant{w.Name, w.Fence}]) {
+		other, ok := holds[w.Fence]
+		if ok && other.Hold != w.Hold && !(other.Name == w.Name && of(w).joined) && !sets.gave(w.Fence, of(other), of(w)) {
 			v.violation("fence %d came to the resource from two holds: %+v and %+v", w.Fence, other, w)
 		}
 		holds[w.Fence] = w

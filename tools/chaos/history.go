@@ -65,6 +65,8 @@ type record struct {
 	N       int           `json:"n,omitempty"`     // permits
 	Limit   int           `json:"limit,omitempty"` // of the semaphore, or of the re-entrant lock
 	MaxHold time.Duration `json:"max,omitempty"`   // of a call: 0: none
+	Parts   []part        `json:"parts,omitempty"` // of a set, in place of a name
+	Taken   []string      `json:"taken,omitempty"` // of the return of a set: the names that the refusal lists
 	Value   string        `json:"value,omitempty"`
 	Index   uint64        `json:"index,omitempty"` // expected by a swap; on return the modify index
 	Result  string        `json:"r,omitempty"`     // set in returns only
@@ -127,8 +129,11 @@ type operation struct {
 	returned int64  // never: unknown
 	result   string
 	fence    uint64
-	value    string // read
-	index    uint64 // modify index after the operation
+	parts    []part     // of a set, with the fences read
+	taken    []string   // of a set
+	whole    *operation // the one on a set that this is a part of
+	value    string     // read
+	index    uint64     // modify index after the operation
 	err      string
 }
 
@@ -143,8 +148,8 @@ func (op *operation) String() string {
 		format string
 		value  any
 	}{
-		{op.Hold != "", " by %s", op.Hold}, {op.N != 0, " n=%d", op.N}, {op.MaxHold != 0, " for %v", op.MaxHold}, {op.Value != "", " value %s", op.Value},
-		{op.Op == opSwap, " expect %d", op.Index}, {true, " -> %s", op.result}, {op.fence != 0, " fence %d", op.fence},
+		{isSet(op), "%s", describeParts(op.Parts)}, {op.whole != nil, " %s", "of a set"}, {op.Hold != "", " by %s", op.Hold}, {op.N != 0, " n=%d", op.N}, {op.MaxHold != 0, " for %v", op.MaxHold}, {op.Value != "", " value %s", op.Value},
+		{op.Op == opSwap, " expect %d", op.Index}, {true, " -> %s", op.result}, {op.fence != 0, " fence %d", op.fence}, {len(op.parts) > 0, " %s", describeParts(op.parts)},
 		{op.value != "", " read %s", op.value}, {op.index != 0, " index %d", op.index}, {op.err != "", " (%s)", op.err},
 	} {
 		if part.show {
@@ -214,5 +219,6 @@ func readHistory(process string, from io.Reader) ([]*operation, error) {
 			return nil, fmt.Errorf("return of call %d, which is not in the history", r.ID)
 		}
 		op.returned, op.result, op.fence, op.value, op.index, op.err = r.Time, r.Result, r.Fence, r.Value, r.Index, r.Error
+		op.parts, op.taken = r.Parts, r.Taken
 	}
 }

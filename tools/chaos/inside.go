@@ -196,6 +196,7 @@ func (r *runner) check(dir string, result *row) error {
 	result.verdict = checkAll(ops, writes, r.largest)
 	checkModes(&result.verdict, ops)
 	checkLimits(&result.verdict, result)
+	checkSetGrants(&result.verdict, result)
 	result.violations = append(result.violations, r.group.spoiled...)
 	r.largest = max(r.largest, largestFence(ops))
 	r.trace("checked %d operations and %d writes in %v", len(ops), len(writes), time.Since(began).Round(time.Millisecond))

@@ -31,6 +31,7 @@ type load struct {
 type access interface {
 	FencedLock(name string, opts ...conclave.LockOption) *conclave.FencedLock
 	RWLock(name string, opts ...conclave.LockOption) *conclave.RWLock
+	LockSet(names []string, opts ...conclave.LockOption) *conclave.LockSet
 	Semaphore(name string, limit int) *conclave.Semaphore
 	KV() *conclave.KV
 	Done() <-chan struct{}
@@ -52,7 +53,7 @@ const (
 )
 
 // clientsPerMember is how many clients a member runs: each kind has its share.
-const clientsPerMember = 16
+const clientsPerMember = 18
 
 // client is one goroutine with a loop of its own.
 type client struct {
@@ -92,6 +93,8 @@ func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.Writ
 			turn = c.longTurn
 		case 14, 15:
 			turn = c.sharedTurn
+		case 16, 17:
+			turn = c.setTurn
 		}
 		remote := i%2 == 1
 		l.clients.Go(func() {
@@ -180,7 +183,12 @@ func (c *client) asks(call record, f func() (record, error)) (record, error) {
 	began := now()
 	id := c.history.call(call)
 	r, err := f()
-	r.Result = classify(call.Op, err)
+	return c.answered(call.Op, id, began, r, err), err
+}
+
+// answered records the return of a call.
+func (c *client) answered(op string, id uint64, began int64, r record, err error) record {
+	r.Result = classify(op, err)
 	if err != nil {
 		r.Error = err.Error()
 	}
@@ -191,7 +199,7 @@ func (c *client) asks(call record, f func() (record, error)) (record, error) {
 	case resultFailed, resultUnknown:
 		c.backOff(err)
 	}
-	return r, err
+	return r
 }
 
 // backOff waits before the next call if this one failed at once.

@@ -174,12 +174,16 @@ func (c *client) semaphoreTurn() int {
 // its hold and writes to the resource a while later, as a program does that is paused in
 // between: the resource has to refuse what is late.
 func (c *client) use(h holder, check, name, hold string, f conclave.Fence) {
+	c.useAs(h, checkOf(check, name, hold, f))
+}
+
+func (c *client) useAs(h holder, of record) {
 	rounds, rest := 1, time.Duration(c.random.Int64N(int64(5*time.Millisecond)))
 	if c.random.IntN(100) == 0 {
 		rounds, rest = 2+c.random.IntN(30), 100*time.Millisecond
 	}
 	for range rounds {
-		if !c.check(h, check, name, hold, f) {
+		if !c.record(h, of) {
 			return
 		}
 		select {
@@ -187,16 +191,23 @@ func (c *client) use(h holder, check, name, hold string, f conclave.Fence) {
 			return
 		case <-time.After(rest):
 		}
-		if check != opConfirm { // permits have several holders: their fences come in any order
-			c.resource.write(name, hold, f)
-		}
+		c.writeAs(of)
 	}
-	c.check(h, check, name, hold, f)
+	c.record(h, of)
 }
 
-// check records whether the holder may still trust its hold.
-func (c *client) check(h holder, op, name, hold string, f conclave.Fence) bool {
-	return c.record(h, checkOf(op, name, hold, f))
+// writeAs writes to what a hold protects.
+func (c *client) writeAs(of record) {
+	switch {
+	case of.Parts != nil:
+		for _, p := range of.Parts {
+			if !p.Shared && p.Fence != 0 {
+				c.resource.write(p.Name, of.Hold, conclave.Fence(p.Fence))
+			}
+		}
+	case of.Op != opConfirm: // permits have several holders: their fences come in any order
+		c.resource.write(of.Name, of.Hold, conclave.Fence(of.Fence))
+	}
 }
 
 // checkOf is the call of a check.
@@ -204,10 +215,15 @@ func checkOf(op, name, hold string, f conclave.Fence) record {
 	return record{Op: op, Name: name, Hold: hold, Fence: uint64(f)}
 }
 
+// record records whether the holder may still trust its hold.
 func (c *client) record(h holder, call record) bool {
 	op, id := call.Op, c.history.call(call)
 	g, err := h.Fence()
-	r := record{Result: classify(op, err), Fence: uint64(g)}
+	r := record{Fence: uint64(g)}
+	if s, ok := h.(*conclave.LockSet); ok && err == nil {
+		r.Parts, err = fencesOf(s, call.Parts)
+	}
+	r.Result = classify(op, err)
 	if err != nil {
 		r.Error = err.Error()
 	}

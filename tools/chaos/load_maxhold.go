@@ -42,7 +42,7 @@ func (c *client) limited(h extendable, of record, limit time.Duration) {
 	}
 	if c.chance(40) {
 		limit = c.someLimit()
-		call := record{Op: opExtend, Name: of.Name, Hold: of.Hold, Fence: of.Fence, MaxHold: limit}
+		call := record{Op: opExtend, Name: of.Name, Parts: of.Parts, Hold: of.Hold, Fence: of.Fence, MaxHold: limit}
 		ctx, cancel := c.within(time.Second, 5*time.Second)
 		_, _ = c.asks(call, func() (record, error) { return record{}, h.Extend(ctx, limit) }) // the history has the error
 		cancel()

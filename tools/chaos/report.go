@@ -21,6 +21,9 @@ type row struct {
 	lost          int // of these: the hold was lost before
 	grants        int
 	shared        int             // of these: of locks in shared mode
+	sets          int             // of these: of sets
+	several       int             // of these: of several names
+	setsShared    int             // of the sets: with shared names
 	expired       int             // holds that were found lost by their MaxHold
 	extended      int             // Extends
 	gap           time.Duration   // longest time without a successful grant
@@ -51,6 +54,7 @@ func (r *row) measure(ops []*operation, deaths []int64) {
 		case resultLost:
 			r.lost++
 		case resultOK:
+			r.measureSet(op)
 			switch op.Op {
 			case opExtend:
 				r.extended++
@@ -79,6 +83,19 @@ func (r *row) measure(ops []*operation, deaths []int64) {
 				break
 			}
 		}
+	}
+}
+
+func (r *row) measureSet(op *operation) {
+	if !isSet(op) || !acquires(op) {
+		return
+	}
+	r.sets++
+	if len(op.Parts) > 1 {
+		r.several++
+	}
+	if slices.ContainsFunc(op.Parts, func(p part) bool { return p.Shared }) {
+		r.setsShared++
 	}
 }
 
@@ -113,14 +130,14 @@ func short(d time.Duration) string {
 // printTable prints a row for each nemesis.
 func printTable(w io.Writer, rows []row) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tof these shared\tended by MaxHold\textended\tlongest gap\tleader killed: to next grant\thealthy after\tMiB on disk / in memory before\tand after\tsearches ok\tgiven up\tstale writes refused\tviolations")
+	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tof these shared\tof sets\tended by MaxHold\textended\tlongest gap\tleader killed: to next grant\thealthy after\tMiB on disk / in memory before\tand after\tsearches ok\tgiven up\tstale writes refused\tviolations")
 	for _, r := range rows {
 		note := ""
 		if r.unsupported != "" {
 			note = " (no fault: not supported)"
 		}
-		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\n", r.nemesis, note,
-			r.operations, float64(r.operations)/r.seconds(), r.unknown, r.failed, r.lost, r.grants, r.shared, r.expired, r.extended, short(r.gap), r.failover(),
+		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\n", r.nemesis, note,
+			r.operations, float64(r.operations)/r.seconds(), r.unknown, r.failed, r.lost, r.grants, r.shared, r.sets, r.expired, r.extended, short(r.gap), r.failover(),
 			short(r.recovery), r.before, r.after, r.passed(), len(r.verdict.unknown), r.refused, len(r.violations))
 	}
 	_ = t.Flush() // standard output

@@ -24,9 +24,9 @@ func TestMain(m *testing.M) {
 // Four seconds of one nemesis against three members, as a user runs it.
 func TestSmoke(t *testing.T) {
 	out := chaos(t, "-for", "4s", "-nemesis", "kill", "-members", "3", "-rate", "200", "-seed", "1")
-	// That locks were held exclusively as well, the tool has checked.
-	if !regexp.MustCompile(`(?m)^kill( +\d+){5} +[1-9]\d* +[1-9]\d* `).MatchString(out) {
-		t.Errorf("no lock was shared:\n%s", out)
+	// That locks were held exclusively as well, and sets of all kinds, the tool has checked.
+	if !regexp.MustCompile(`(?m)^kill( +\d+){5} +[1-9]\d* +[1-9]\d* +[1-9]\d* `).MatchString(out) {
+		t.Errorf("no lock was shared, or no set was taken:\n%s", out)
 	}
 }
 
