@@ -31,8 +31,12 @@ func (s *story) in(op, hold string, call, returned int64, fence uint64, parts ..
 }
 
 // tried adds an attempt to take a set that was refused.
-func (s *story) tried(hold string, call, returned int64, taken []string, parts ...part) {
-	s.add(hold, call, returned, record{Op: opTry, Hold: hold, Parts: parts}, resultRefused, 0).taken = taken
+func (s *story) tried(hold string, call, returned int64, taken []string, parts ...part) *operation {
+	op := s.add(hold, call, returned, record{Op: opTry, Hold: hold, Parts: parts}, resultRefused, 0)
+	for _, name := range taken {
+		op.taken = append(op.taken, part{Name: name})
+	}
+	return op
 }
 
 // tale is a history with what is wrong with it, as expectVerdict has it.

@@ -4,13 +4,11 @@ package main
 
 import "slices"
 
-// checkTaken checks what refused attempts to take a set say: they list a name, each listed one was held or requested by
-// another owner at some time during the call, as far as the calls of all tell, and one that is not listed was not held all the time.
+// checkTaken checks what refused attempts to take a set say: they list a name; each listed one was held or requested by
+// another owner at some time during the call, as far as the calls of all tell, and by the hold that is listed, if there is
+// one; and one that is not listed was not held all the time.
 func checkTaken(v *verdict, ops, single []*operation) {
-	of, holds, ended := byName(single), make(map[string][]*hold), endsOf(single)
-	for _, h := range holdsOf(single) {
-		holds[h.grant.Name] = append(holds[h.grant.Name], h)
-	}
+	of, holds, ended := byName(single), holdsByName(single), endsOf(single)
 	for _, op := range ops {
 		if !isSet(op) || op.result != resultRefused {
 			continue
@@ -19,16 +17,51 @@ func checkTaken(v *verdict, ops, single []*operation) {
 			v.violation("a set was refused, and no name is taken: %v", op)
 		}
 		for _, p := range op.Parts {
-			listed := slices.Contains(op.taken, p.Name)
-			if listed && !slices.ContainsFunc(of[p.Name], func(a *operation) bool { return ended.inTheWay(op, p, a) }) {
+			i := slices.IndexFunc(op.taken, func(t part) bool { return t.Name == p.Name })
+			if i < 0 {
+				if held := slices.IndexFunc(holds[p.Name], func(h *hold) bool { return h.throughout(op, p) }); held >= 0 {
+					v.violation("a set was refused, but not for %s, which was held: %v, since %v", p.Name, op, holds[p.Name][held].grant)
+				}
+				continue
+			}
+			if !slices.ContainsFunc(of[p.Name], func(a *operation) bool { return ended.inTheWay(op, p, a) }) {
 				v.violation("a set was refused without a reason, for %s: %v", p.Name, op)
 			}
-			held := slices.IndexFunc(holds[p.Name], func(h *hold) bool { return h.throughout(op, p) })
-			if !listed && held >= 0 {
-				v.violation("a set was refused, but not for %s, which was held: %v, since %v", p.Name, op, holds[p.Name][held].grant)
+			if h := ended.released(op, op.taken[i], holds[p.Name], of[p.Name]); h != nil {
+				v.violation("a set was refused for a hold that had been released: %v, by %v", op, h.grant)
 			}
 		}
 	}
+}
+
+// released returns the hold that a refusal lists, if it had ended before the call. A shared phase may have others in it than
+// is known.
+func (e ends) released(set *operation, taken part, holds []*hold, of []*operation) (gone *hold) {
+	if taken.Fence == 0 {
+		return nil
+	}
+	for _, h := range holds {
+		if h.grant.fence != taken.Fence {
+			continue
+		}
+		until, known := e[holdName{h.grant.Name, h.grant.Hold}]
+		if !known || mayStay(h.grant) || until >= set.Time {
+			return nil
+		}
+		gone = h
+	}
+	if taken.Shared && slices.ContainsFunc(of, func(a *operation) bool { return grantsShared(a) && a.result != resultOK }) {
+		return nil
+	}
+	return gone
+}
+
+func holdsByName(single []*operation) map[string][]*hold {
+	names := make(map[string][]*hold)
+	for _, h := range holdsOf(single) {
+		names[h.grant.Name] = append(names[h.grant.Name], h)
+	}
+	return names
 }
 
 // throughout reports whether a hold certainly kept a set from a name during the whole call.
@@ -57,11 +90,7 @@ func endsOf(single []*operation) ends {
 			last[k] = max(last[k], op.returned)
 		}
 	}
-	ofName := make(map[string][]*hold)
-	for _, h := range holdsOf(single) {
-		ofName[h.grant.Name] = append(ofName[h.grant.Name], h)
-	}
-	for name, holds := range ofName {
+	for name, holds := range holdsByName(single) {
 		for _, h := range holds {
 			if k := (holdName{name, h.grant.Hold}); left[k] > 0 {
 				last[k] = h.replaced(holds)

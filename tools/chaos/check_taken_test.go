@@ -114,3 +114,41 @@ func TestCheckTaken_NotListed(t *testing.T) {
 		}},
 	})
 }
+
+// A refusal names the hold that is in the way. Requests that wait for what is never released do not hide it.
+func TestCheckTaken_HoldReleased(t *testing.T) {
+	expectTales(t, []tale{
+		{"released later", "", func(s *story) {
+			s.in(opLock, "a", 1, 2, 1, only("l", 1), only("m", 1))
+			s.in(opUnlock, "a", 3, 6, 1, only("l", 1), only("m", 1))
+			s.tried("b", 4, 5, []string{"m"}, lm...).taken[0].Fence = 1
+		}},
+		{"not known", "", func(s *story) {
+			s.add("a", 1, never, record{Op: opLock, Name: "m", Hold: "a"}, resultUnknown, 0)
+			s.tried("b", 4, 5, []string{"m"}, lm...).taken[0].Fence = 1
+		}},
+		{"released before", "that had been released", func(s *story) {
+			s.in(opLock, "a", 1, 2, 1, only("l", 1), only("m", 1))
+			s.in(opUnlock, "a", 3, 4, 1, only("l", 1), only("m", 1))
+			s.add("c", 5, 8, record{Op: opLock, Name: "m", Hold: "c"}, resultFailed, 0)
+			s.tried("b", 6, 7, []string{"m"}, lm...).taken[0].Fence = 1
+		}},
+		{"another one replaced it", "that had been released", func(s *story) {
+			s.in(opLock, "a", 1, 2, 1, only("l", 1), only("m", 1))
+			s.in(opLock, "c", 3, 4, 2, only("m", 2), only("n", 2))
+			s.tried("b", 6, 7, []string{"m"}, lm...).taken[0].Fence = 1
+		}},
+		{"a phase that has others in it", "", func(s *story) {
+			s.in(opLock, "a", 1, 2, 1, with(both1, 1))
+			s.add("c", 1, 3, record{Op: opTryRLock, Name: both1, Hold: "c"}, resultFailed, 0)
+			s.in(opUnlock, "a", 3, 4, 1, with(both1, 1))
+			s.tried("b", 6, 7, []string{both1}, only(both1, 0)).taken[0] = with(both1, 1)
+		}},
+		{"a phase that has ended", "that had been released", func(s *story) {
+			s.in(opLock, "a", 1, 2, 1, with(both1, 1))
+			s.in(opUnlock, "a", 3, 4, 1, with(both1, 1))
+			s.add("c", 5, 8, record{Op: opLock, Name: both1, Hold: "c"}, resultFailed, 0)
+			s.tried("b", 6, 7, []string{both1}, only(both1, 0)).taken[0] = with(both1, 1)
+		}},
+	})
+}

@@ -66,7 +66,7 @@ type record struct {
 	Limit   int           `json:"limit,omitempty"` // of the semaphore, or of the re-entrant lock
 	MaxHold time.Duration `json:"max,omitempty"`   // of a call: 0: none
 	Parts   []part        `json:"parts,omitempty"` // of a set, in place of a name
-	Taken   []string      `json:"taken,omitempty"` // of the return of a set: the names that the refusal lists
+	Taken   []part        `json:"taken,omitempty"` // of the return of a set: the names that the refusal lists, with the holds in the way
 	Value   string        `json:"value,omitempty"`
 	Index   uint64        `json:"index,omitempty"` // expected by a swap; on return the modify index
 	Result  string        `json:"r,omitempty"`     // set in returns only
@@ -130,7 +130,7 @@ type operation struct {
 	result   string
 	fence    uint64
 	parts    []part     // of a set, with the fences read
-	taken    []string   // of a set
+	taken    []part     // of a set
 	whole    *operation // the one on a set that this is a part of
 	value    string     // read
 	index    uint64     // modify index after the operation

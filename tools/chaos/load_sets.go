@@ -126,12 +126,12 @@ func fencesOf(s *conclave.LockSet, parts []part) (read []part, err error) {
 	return read, err
 }
 
-// takenBy returns the names that a refusal lists.
-func takenBy(err error) (names []string) {
+// takenBy returns the names that a refusal lists, with the fence of what holds each of them.
+func takenBy(err error) (names []part) {
 	var taken *conclave.TakenError
 	if errors.As(err, &taken) {
 		for _, n := range taken.Names {
-			names = append(names, n.Name)
+			names = append(names, part{Name: n.Name, Shared: n.Shared, Fence: uint64(n.Fence)})
 		}
 	}
 	return names
