@@ -123,7 +123,7 @@ func (a *audit) setEnd(p part, o fact.Outcome, own bool, numbers map[uint64]bool
 	default:
 		return false
 	}
-	for _, id := range (heldSet{names: w.names, shared: w.shared}).ids(r.GetFence()) {
+	for _, id := range (heldSet{wanted: w.wanted}).ids(r.GetFence()) {
 		if w.maxHold != 0 && numbers[id.number] {
 			a.ends[id.number] = a.m.Now() + w.maxHold
 		}

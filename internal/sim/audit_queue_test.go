@@ -20,6 +20,7 @@ type waiter struct {
 // and no caller overtakes a waiter.
 func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []fact.Outcome) {
 	clear(a.fresh)
+	a.request = a.requestOf(own, c, outcomes)
 	for _, o := range outcomes {
 		switch r, waits := a.waiting[o.Ticket]; {
 		case a.setOutcome(own, c, o):
@@ -36,6 +37,7 @@ func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []fact.Ou
 		}
 		a.answered[o.Ticket] = true
 	}
+	a.checkClaims(own, c, outcomes)
 	a.checkSets(c)
 	for r, queue := range a.queues { // order: each is checked
 		if len(queue) > 0 && a.isFree(r, queue[0]) && !(r.kind == "lock" && a.isReserved(r.name, queue[0].shared, queue[0].arrival)) {

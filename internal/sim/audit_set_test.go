@@ -12,19 +12,13 @@ const maxPassed = 4
 
 // setWaiter is a set that waits.
 type setWaiter struct {
+	wanted
 	ticket  wire.Ticket
 	session wire.ID
-	names   []string
-	shared  []string
 	maxHold int64
 	arrival uint64
 	passed  int
 	unsure  int // grants that have passed over it unless they were claims, which the log does not show
-}
-
-// conflicts reports whether the set wants a lock in a mode that excludes the other one.
-func (w *setWaiter) conflicts(name string, shared bool) bool {
-	return slices.Contains(w.names, name) || !shared && slices.Contains(w.shared, name)
 }
 
 // reserves reports whether the names are, or may be, reserved for the set.
@@ -32,8 +26,10 @@ func (w *setWaiter) reserves() bool { return w.passed+w.unsure >= maxPassed }
 
 // heldSet is a set that is held: the numbers of its shares are those before its fence.
 type heldSet struct {
-	session       wire.ID
-	names, shared []string
+	session wire.ID
+	wanted
+	fences    []uint64 // of the shared names
+	unclaimed bool     // the session was attached since
 }
 
 // ids are those of the holds that the set consists of.
@@ -64,7 +60,10 @@ func (a *audit) setOutcome(own wire.Ticket, c *wire.Command, o fact.Outcome) boo
 		}
 	default:
 		session, _ := wire.IDFrom(c.GetLockSet().GetSession())
-		w := &setWaiter{ticket: own, session: session, names: c.GetLockSet().GetNames(), shared: c.GetLockSet().GetShared(), maxHold: c.GetLockSet().GetMaxHold()}
+		w := &setWaiter{ticket: own, session: session, wanted: wanted{c.GetLockSet().GetNames(), c.GetLockSet().GetShared()}, maxHold: c.GetLockSet().GetMaxHold()}
+		if a.claimed(o, w) {
+			break
+		}
 		if o.More {
 			a.arrivals++
 			w.arrival = a.arrivals
@@ -79,8 +78,24 @@ func (a *audit) setOutcome(own wire.Ticket, c *wire.Command, o fact.Outcome) boo
 
 // setGranted: all names are granted at one index, with fences above all before.
 func (a *audit) setGranted(o fact.Outcome, w *setWaiter) {
+	fence := o.Reply.GetFence()
+	a.beginSet(o, w)
+	for _, id := range a.heldSets[fence].ids(fence) {
+		a.fresh[id] = w.arrival
+	}
+	p := pass{arrival: w.arrival, session: w.session, by: fence}
+	for _, name := range w.names {
+		a.passOver(p, name, false)
+	}
+	for _, name := range w.shared {
+		a.passOver(p, name, true)
+	}
+}
+
+// beginSet notes a set that is held from now on.
+func (a *audit) beginSet(o fact.Outcome, w *setWaiter) {
 	fence, fences := o.Reply.GetFence(), o.Reply.GetSet().GetFences()
-	s := heldSet{w.session, w.names, w.shared}
+	s := heldSet{session: w.session, wanted: w.wanted, fences: fences}
 	for _, id := range s.ids(fence) {
 		if g, there := a.grants[id]; !there || g.session != w.session {
 			a.sim.fail("a set is granted without %+v: %v; held are %v", id, o.Reply, a.grants)
@@ -92,16 +107,6 @@ func (a *audit) setGranted(o fact.Outcome, w *setWaiter) {
 		}
 	}
 	a.heldSets[fence] = s
-	for _, id := range s.ids(fence) {
-		a.fresh[id] = w.arrival
-	}
-	p := pass{arrival: w.arrival, session: w.session, by: fence}
-	for _, name := range w.names {
-		a.passOver(p, name, false)
-	}
-	for _, name := range w.shared {
-		a.passOver(p, name, true)
-	}
 }
 
 // pass is a grant that may pass over waiting sets. A grant of a set counts once for each.
@@ -181,6 +186,7 @@ func (a *audit) checkSets(c *wire.Command) {
 			continue
 		}
 		delete(a.heldSets, fence)
+		a.unclaimedGone(s, fence)
 		if _, alive := liveSession(a.m, s.session); !alive || a.endedHolds[setNumber(fence, len(s.names))] {
 			a.sim.sets.lost++
 		}

@@ -37,6 +37,7 @@ type audit struct {
 	queues       map[resource][]waiter
 	waitingSets  []*setWaiter           // in log order
 	heldSets     map[uint64]heldSet     // by fence
+	request      request                // of the last command
 	lastPass     map[wire.Ticket]uint64 // the grant that has passed over a set last
 	fresh        map[holdID]uint64      // granted by the last command, with the position of the request; 0: it was not queued
 	arrivals     uint64                 // requests that were queued

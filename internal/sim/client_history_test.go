@@ -45,14 +45,14 @@ type operation struct {
 	returnedAt   int64
 	invokedTime  time.Duration
 	returnedTime time.Duration
-	reply        *wire.Reply // nil: unknown
-	contended    bool        // another caller may have waited for the same
-	rechecked    bool        // the reply was found in the state of a snapshot
-	noEffect     bool        // certainly without effect
-	withdraws    *operation  // the call that a Withdraw names
-	end          *holdEnd    // of what it was granted; nil: it does not end in time, or no process knows of the grant
-	ofSet        bool        // an operation on a set, as one on one of its names
-	local        *localGrant // in a tenure of the process; nil: a call to the group
+	reply        *wire.Reply   // nil: unknown
+	contended    bool          // another caller may have waited for the same
+	rechecked    bool          // the reply was found in the state of a snapshot
+	noEffect     bool          // certainly without effect
+	withdraws    *operation    // the call that a Withdraw names
+	end          *holdEnd      // of what it was granted; nil: it does not end in time, or no process knows of the grant
+	of           *wire.LockSet // of an operation on a set, as one on one of its names; else nil
+	local        *localGrant   // in a tenure of the process; nil: a call to the group
 }
 
 const (
@@ -154,6 +154,8 @@ func (h *clientHistory) replied(op *operation, t wire.Ticket, r *wire.Reply, mor
 		op.reply = nil
 	case rechecked && r.GetCode() != wire.Code_OK:
 		op.reply, op.returnedAt, op.returnedTime = nil, never, forever
+	case op.command.GetAttachSession() != nil && r.GetCode() == wire.Code_OK:
+		h.sessionAttached(op)
 	case s != nil && ended:
 		s.endReported = min(s.endReported, op.returnedAt)
 	case op.command.GetCloseSession() != nil && (ended || r.GetCode() == wire.Code_OK):

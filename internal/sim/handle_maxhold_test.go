@@ -62,6 +62,7 @@ func (h *handle) granted(r *wire.Reply) {
 	h.fence, h.share, h.numbers, h.holds = r.GetFence(), r.GetShare(), r.GetSlots(), 1
 	if h.isSet() {
 		h.grantedSet(r)
+		h.session.program.noteLeft(h)
 	}
 	p := h.session.program
 	if h.waitsForEnd = h.maxHold != 0 && p.sim.endsRNG.IntN(4) == 0 && !p.sim.draining; h.maxHold == 0 {

@@ -9,6 +9,7 @@ import (
 // setRequest is what a handle of sets asks for, and has of it.
 type setRequest struct {
 	names, shared []string
+	all           bool      // every name exclusively, to release what earlier processes have left
 	parts         []*handle // what the handle holds, name by name; nil: nothing
 	of            *handle   // of a part: the handle of the set
 }
@@ -51,19 +52,34 @@ func (s *simSession) actSet() {
 	}
 }
 
-// acquireSet asks for 1 to 4 names, in any order.
+// acquireSet asks for 1 to 4 names, in any order, or for what an earlier process of the session may have left.
 func (h *handle) acquireSet(wait bool) {
-	rng := h.session.program.sim.setsRNG
 	h.lock = ""
 	*h.set = setRequest{}
-	for _, i := range rng.Perm(len(setNames))[:1+rng.IntN(len(setNames))] {
+	if !h.chooseLeft() {
+		h.chooseNames()
+	}
+	h.leave()
+	maxHold := h.chooseMaxHold()
+	if h.set.all {
+		maxHold = 0
+	}
+	h.request(wait, maxHold)
+}
+
+func (h *handle) chooseNames() {
+	rng, names := h.session.program.sim.setsRNG, setNames
+	if h.session.ttl == 0 {
+		names = leftNames[:len(leftNames)-btoi(rng.IntN(8) > 0)]
+	}
+	*h.set = setRequest{}
+	for _, i := range rng.Perm(len(names))[:1+rng.IntN(len(names))] {
 		if rng.IntN(3) == 0 {
-			h.set.shared = append(h.set.shared, setNames[i])
+			h.set.shared = append(h.set.shared, names[i])
 		} else {
-			h.set.names = append(h.set.names, setNames[i])
+			h.set.names = append(h.set.names, names[i])
 		}
 	}
-	h.request(wait, h.chooseMaxHold())
 }
 
 func (h *handle) setCommand(wait bool) *wire.Command {

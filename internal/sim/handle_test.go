@@ -84,6 +84,8 @@ func (h *handle) act() {
 	case idle:
 		switch wait := p.sim.draining; {
 		case p.sim.draining && p.cycles >= 2 && !h.reclaim:
+		case h.session.leftFence != 0 && h.isSet():
+			h.releaseLeft()
 		case h.isSet():
 			h.acquireSet(wait || rng.IntN(8) > 0)
 		default:
@@ -341,7 +343,8 @@ func (h *handle) release() {
 }
 
 func (h *handle) cycleDone() {
-	h.state, h.reclaim = idle, false
+	h.state = idle
+	h.reclaimed()
 	if p := h.session.program; p.sim.draining {
 		p.cycles++
 	}

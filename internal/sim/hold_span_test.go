@@ -63,7 +63,9 @@ func (op *operation) endedBy(at time.Duration) (until time.Duration, ended bool)
 func (s lockState) extend(op *operation, c *wire.Extend) []lockState {
 	match := s.ownedBy(op, c.Handle) && s.fenceMatches(c.Fence) && s.grant.bounded() != nil
 	if c.Share != 0 {
-		i := slices.IndexFunc(s.shares, func(sh sharedHold) bool { return sh.owner == op.session && sh.number == c.Share })
+		i := slices.IndexFunc(s.shares, func(sh sharedHold) bool {
+			return sh.owner == op.session && sh.process == op.incarnation && sh.number == c.Share
+		})
 		match = i >= 0 && s.shares[i].bounded != nil
 	}
 	switch op.reply.GetCode() {

@@ -19,6 +19,11 @@ func (h *clientHistory) checkAll() {
 		h.check(name, lockModel(), h.operationsOn(wire.Space_LOCK, name))
 	}
 	h.check("kept", lockModel(), h.operationsOn(wire.Space_LOCK, "kept"))
+	if h.sim.faults.claimsSets {
+		for _, name := range leftNames[:3] {
+			h.check(name, lockModel(), h.operationsOn(wire.Space_LOCK, name))
+		}
+	}
 	for _, name := range elections {
 		h.check(name, lockModel(), h.operationsOn(wire.Space_ELECTION, name))
 	}

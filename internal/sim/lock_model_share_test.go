@@ -18,13 +18,6 @@ type sharedHold struct {
 	number  uint64 // 0: unknown
 }
 
-// claim is an exclusive request by a later process of a session: what earlier ones left shared has ended when it is
-// queued, which clients do not see.
-type claim struct {
-	process wire.ID
-	at      int64
-}
-
 func (s lockState) equal(o lockState) bool {
 	if !slices.Equal(s.shares, o.shares) {
 		return false
@@ -34,16 +27,10 @@ func (s lockState) equal(o lockState) bool {
 		s.sharedFence == o.sharedFence && s.sharedDelay == o.sharedDelay
 }
 
-// markShared notes what the model of locks does not contain: exclusive requests that wait, and claims.
+// markShared notes what the model of locks does not contain: exclusive requests that wait.
 func (h *clientHistory) markShared(op *operation) {
 	c := op.command.GetLock()
-	if c == nil || c.Election {
-		return
-	}
-	if !c.Shared && op.session != nil && op.session.noTTL {
-		op.session.claims = append(op.session.claims, claim{op.incarnation, op.invokedAt})
-	}
-	if !c.Shared || c.Wait {
+	if c == nil || c.Election || !c.Shared || c.Wait {
 		return
 	}
 	for _, other := range h.operations {
@@ -88,7 +75,7 @@ func (s lockState) possibleShares(op *operation) []lockState {
 			next = append(next, s.withoutHolders(own, op)...)
 		}
 		for _, h := range own {
-			if h.bounded != nil && len(own) > 1 {
+			if (h.bounded != nil || h.of != nil) && len(own) > 1 {
 				next = append(next, s.withoutHolders([]holder{h}, op)...)
 			}
 		}
@@ -103,20 +90,24 @@ func (s lockState) possibleShares(op *operation) []lockState {
 	return next
 }
 
-// holder is a process that has shares, and its session. A share with MaxHold is by itself.
+// holder is a process that has shares, and its session. A share with MaxHold is by itself, and so is one of a set that
+// another process may claim.
 type holder struct {
 	owner   *sessionSpan
 	process wire.ID
 	bounded *operation
+	of      *wire.LockSet
 }
 
-func (sh sharedHold) holder() holder { return holder{sh.owner, sh.process, sh.bounded} }
+func (sh sharedHold) holder() holder {
+	return holder{sh.owner, sh.process, sh.bounded, sh.grant.ofKept()}
+}
 
 // ends returns the ends of the lock-delays that may follow if the holder has lost its shares by the end of an operation: by the
 // end of its session, by a claim, or by MaxHold.
 func (h holder) ends(op *operation) []time.Duration {
 	until := h.owner.possibleDelays(op.returnedTime)
-	if slices.ContainsFunc(h.owner.claims, func(c claim) bool { return c.process != h.process && c.at < op.returnedAt }) {
+	if h.releasedBy(op) {
 		until = append(until, 0)
 	}
 	if h.bounded != nil {
@@ -208,7 +199,7 @@ func (s lockState) learnShare(r *wire.Reply) []lockState {
 }
 
 // isOfSet reports whether the grant is that of a set, whose shares have numbers below the fence of the phase that they begin.
-func (op *operation) isOfSet() bool { return op != nil && op.ofSet }
+func (op *operation) isOfSet() bool { return op != nil && op.of != nil }
 
 func (s lockState) lockShared(op *operation, c *wire.Lock) []lockState {
 	if c.Share != 0 {
@@ -238,10 +229,10 @@ func (s lockState) lockShared(op *operation, c *wire.Lock) []lockState {
 }
 
 // grantShared grants a share, or claims a hold of the session's earlier process: a share, the oldest first, or an exclusive
-// hold, which becomes one.
+// hold, which becomes one. What is of a set, only a request for the set claims.
 func (s lockState) grantShared(op *operation, c *wire.Lock) []lockState {
 	sh := sharedHold{owner: op.session, handle: c.Handle, process: op.incarnation, grant: op, bounded: op.bounded(), holds: 1}
-	left := slices.IndexFunc(s.shares, func(o sharedHold) bool { return o.owner == op.session && o.process != op.incarnation })
+	left := slices.IndexFunc(s.shares, func(o sharedHold) bool { return o.isClaimedBy(op) })
 	switch {
 	case left >= 0:
 		s.shares = slices.Delete(slices.Clone(s.shares), left, left+1)

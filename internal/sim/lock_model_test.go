@@ -45,7 +45,7 @@ func lockModel() porcupine.NondeterministicModel {
 }
 
 // possibleStates are the states in which the operation may find the lock: the
-// owner's session may have ended, with a lock-delay or gracefully, or the hold by its MaxHold.
+// owner's session may have ended, with a lock-delay or gracefully, or the hold by its MaxHold, or for another process's claim.
 func (s lockState) possibleStates(op *operation) []lockState {
 	if s.owner == nil {
 		return s.possibleShares(op)
@@ -53,6 +53,9 @@ func (s lockState) possibleStates(op *operation) []lockState {
 	states := withPossibleEnds([]lockState{s}, s.owner, op, func(s lockState, _ *sessionSpan, until time.Duration) lockState { return s.free(until) })
 	if until, ended := s.grant.endedBy(op.returnedTime); ended {
 		states = append(states, s.free(until))
+	}
+	if s.releasedExclusive(op) {
+		states = append(states, s.free(0))
 	}
 	return states
 }
@@ -205,8 +208,8 @@ func (s lockState) unlock(op *operation, c *wire.Unlock) []lockState {
 			return s.release()
 		}
 		return nil
-	case wire.Code_NOT_HELD:
-		return s.onlyIf(!s.ownedBy(op, c.Handle))
+	case wire.Code_NOT_HELD: // a set is known by its fence
+		return s.onlyIf(!s.ownedBy(op, c.Handle) || op.of != nil && s.fence != c.Fence)
 	case wire.Code_OWNERSHIP_LOST:
 		return s.onlyIf(s.ownedBy(op, c.Handle) && s.fence != c.Fence)
 	}

@@ -37,6 +37,8 @@ type simMember struct {
 	recorded       map[uint64]core.Position // on disk: what others have acknowledged
 	tokens         [][]byte                 // of succession; the last one is the present process's
 	noTTLID        wire.ID                  // the session that outlives the process; zero: none was opened
+	left           []leftSet                // sets that its processes asked for in that
+	leftFence      uint64                   // of the last one that a process was granted in it; 0: none
 	process        *process                 // nil: down
 }
 

@@ -252,6 +252,7 @@ func (h *clientHistory) markContention() {
 	for _, op := range h.operations {
 		h.markShared(op)
 		h.markSets(op)
+		h.markClaims(op)
 		c := op.command.GetAcquire()
 		if c == nil || c.Wait {
 			continue

@@ -176,7 +176,7 @@ func (p *program) atRest() bool {
 		return false
 	}
 	for _, h := range p.handles() {
-		if h.state != idle || h.reclaim {
+		if h.state != idle || h.toReclaim() {
 			return false
 		}
 	}
@@ -190,6 +190,9 @@ func (p *program) handles() []*handle {
 		if s != nil {
 			all = append(all, s.handles...)
 			all = append(all, s.setHandle.withParts()...)
+			if s.single != nil {
+				all = append(all, s.single)
+			}
 			if s.sharers != nil {
 				all = append(all, s.sharers.handles...)
 			}
@@ -202,7 +205,7 @@ func (p *program) handles() []*handle {
 func (p *program) unfinished() string {
 	s := fmt.Sprintf("member %d: %d cycles, %d in flight, renewing %t, writing %t", p.n, p.cycles, p.inFlight, p.renewing, p.writing)
 	for _, h := range p.handles() {
-		if h.state != idle || h.reclaim {
+		if h.state != idle || h.toReclaim() {
 			s += fmt.Sprintf("; handle %d of %s: state %d, reclaim %t", h.n, h.lock, h.state, h.reclaim)
 		}
 	}

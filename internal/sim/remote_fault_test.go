@@ -137,6 +137,9 @@ func (sim *simulation) checkNothingHeld() {
 			sim.fail("all programs are at rest, and %s is held: %+v", v.Name, v)
 		}
 	}
+	if sets := sim.history.audit.heldSets; len(sets) > 0 {
+		sim.fail("all programs are at rest, and sets are held: %+v", sets)
+	}
 	for _, name := range elections {
 		if l := leaderOf(m, name); l != nil {
 			sim.fail("all programs are at rest, and %s has a leader: %v", name, l)

@@ -38,6 +38,9 @@ func TestSeeds(t *testing.T) {
 	if n >= 5 && !sum.ends.occurred() {
 		t.Errorf("holds with MaxHold did not end in all ways: %+v", sum.ends)
 	}
+	if n >= 60 && !sum.claims.occurred() {
+		t.Errorf("sets were not claimed in all ways: %+v", sum.claims)
+	}
 	if n >= 12 && !sum.sets.occurred() {
 		t.Errorf("not all happened to sets: %+v", sum.sets)
 	}

@@ -21,13 +21,14 @@ func (p *program) useNoTTLSession() {
 		p.noTTLID, p.noTTL = wire.ID{}, nil
 	case s.open:
 		s.handles[p.sim.rng.IntN(len(s.handles))].act()
+		s.actClaimants()
 	}
 }
 
 // newNoTTLSession prepares the handles of the session. reclaim: an earlier process
 // may have left holds.
 func (p *program) newNoTTLSession(reclaim bool) *simSession {
-	s := &simSession{program: p, id: p.noTTLID, incarnation: p.incarnation}
+	s := &simSession{program: p, id: p.noTTLID, incarnation: p.incarnation, attaches: reclaim}
 	if before := p.sim.history.sessions[s.id]; before != nil {
 		s.closing = before.closing // the command may still be in flight
 	}
@@ -37,6 +38,7 @@ func (p *program) newNoTTLSession(reclaim bool) *simSession {
 	for _, h := range s.handles {
 		h.reclaim = reclaim
 	}
+	s.addClaimants()
 	p.noTTL, p.sim.history.sessions[s.id] = s, s
 	return s
 }
@@ -59,7 +61,7 @@ func (p *program) attach() {
 		}
 		switch r.GetCode() {
 		case wire.Code_OK:
-			s.open = true
+			s.attached()
 		case wire.Code_SESSION_BOUND: // to the registration of an earlier process, which has to expire
 			if p.remote == nil {
 				p.sim.fail("member %d: its session is bound to another process", p.n)

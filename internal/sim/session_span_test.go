@@ -19,7 +19,7 @@ type sessionSpan struct {
 	endRequested         time.Duration // a program requests its end; forever: none did
 	gracefulEndRequested time.Duration // and requests it without a lock-delay
 	endReported          int64         // the first moment at which a caller was informed of its end
-	claims               []claim       // exclusive requests for what earlier processes may have left shared
+	claims               []claim       // requests that may have released what earlier processes left
 }
 
 // mayEnd reports whether the session may have ended by end.

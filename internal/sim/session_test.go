@@ -28,6 +28,9 @@ type simSession struct {
 	keeper         *keeper  // nil: no lock lingers
 	sharers        *sharers // likewise
 	setHandle      *handle  // nil: the session takes no sets
+	single         *handle  // takes locks of sets alone; nil: none does
+	attaches       bool     // an earlier process opened the session
+	leftFence      uint64   // of a set that an earlier process had in it; 0: none that is of use
 }
 
 const (

@@ -65,7 +65,7 @@ func (op *operation) lockSet() *wire.LockSet {
 // project makes an operation on a name of the set that was requested by of.
 func (p *projections) project(op, of *operation, name string) *operation {
 	set, one := of.lockSet(), *op
-	one.ofSet = true
+	one.of = set
 	fence, share := of.reply.GetFence(), uint64(0)
 	if i := slices.Index(set.Shared, name); i >= 0 && fence != 0 {
 		share = fence - uint64(len(set.Shared)) + uint64(i)

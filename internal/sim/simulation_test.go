@@ -50,6 +50,7 @@ type simulation struct {
 	modes                            modes
 	ends                             ends
 	sets                             sets
+	claims                           claims
 	draining                         bool              // programs finish what they hold
 	programsStopped                  bool              // and then renew nothing
 	limits                           map[string]uint32 // of semaphores, as programs believe them agreed
