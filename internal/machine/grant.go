@@ -88,10 +88,11 @@ func (x sharing) serve(l *lock) {
 	}
 }
 
-// servePortions goes on where an earlier entry has stopped, the oldest request first.
+// servePortions goes on where an earlier entry has stopped, the oldest request first. A lock that has more to grant adds
+// itself again, so the entry ends even if one is among them that has nothing to grant.
 func (x sharing) servePortions() {
-	for l := x.portions.First(); l != nil && x.grants > 0; l = x.portions.First() {
-		x.serve(l)
+	for x.portions.Len() > 0 && x.grants > 0 {
+		x.serve(x.portions.Pop())
 	}
 }
 

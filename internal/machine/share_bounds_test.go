@@ -112,3 +112,18 @@ func TestShare_EndedWaitersInPortions(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// The entry ends that goes on with a lock which has nothing to grant, in whatever way that has got among those that do.
+func TestShare_PortionOfNothing(t *testing.T) {
+	d, s := newSharing(t)
+	d.want(wire.Code_OK, d.do(lockCommand("x", s, 1)))
+	d.want(wire.Code_QUEUED, d.do(shareCommand("x", s, 2, true)))
+	d.m.portions.Push(d.m.locks.byName["x"])
+	d.do()
+	if n := d.m.portions.Len(); n != 0 {
+		t.Errorf("%d locks are due", n)
+	}
+	if err := audit(d.m); err != nil {
+		t.Error(err)
+	}
+}
