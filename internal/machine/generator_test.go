@@ -25,6 +25,8 @@ type generator struct {
 	ids   []wire.ID                // of incarnations, the living and the dead
 
 	clients uint64 // that were made up
+
+	mix func(r *reference.Model, inc wire.ID) *wire.Command // instead of command; may be nil
 }
 
 func newGenerator(seed uint64) *generator {
@@ -70,6 +72,7 @@ func (g *generator) raised() []byte {
 // step lets time go on, mostly by little, sometimes backwards.
 func (g *generator) step() int64 {
 	switch {
+	case g.mix != nil && g.chance(70): // queues grow meanwhile
 	case g.chance(50):
 		g.time += g.rand.Int64N(second / 4)
 	case g.chance(5):
@@ -226,6 +229,9 @@ func (g *generator) call(r *reference.Model, id wire.ID) *wire.Call {
 	if old := g.calls[id]; len(old) > 0 && g.chance(10) {
 		return old[len(old)-1-g.rand.IntN(min(len(old), 10))]
 	}
+	if g.mix != nil {
+		return g.newCall(id, g.mix(r, id))
+	}
 	return g.newCall(id, g.command(r, id))
 }
 
@@ -236,7 +242,7 @@ func (g *generator) newCall(id wire.ID, c *wire.Command) *wire.Call {
 	switch {
 	case g.chance(3): // leave a gap
 		g.seqs[id] += g.rand.Uint64N(40)
-	case g.chance(1):
+	case g.mix == nil && g.chance(1): // all calls before it are refused then
 		seq += g.rand.Uint64N(2 * MaxInFlight)
 	}
 	call := &wire.Call{Seq: seq, Command: must(proto.Marshal(c))}

@@ -112,6 +112,8 @@ type rig struct {
 	held     map[uint64]bool // fences, and numbers of shares
 	phases   map[uint64]bool // their fences
 	last     fact.Result
+	visits   uint64 // elements that the last entry has looked at
+	reloads  int
 
 	leaders map[string]*fact.Leader // as reported
 	entries map[string]*fact.Entry  // as reported
@@ -144,6 +146,7 @@ func (r *rig) reload() (err error) {
 	if len(r.disk) > 0 && !(r.disk.equal(dump(r.straight)) && r.disk.equal(dump(r.loaded))) {
 		return errors.New("the changes do not add up to the state")
 	}
+	r.reloads++
 	split, bounds := r.loaded.split, r.loaded.retention
 	if r.loaded, err = LoadAt(r.disk.pairs(), 1<<30); err != nil {
 		return err
@@ -166,7 +169,9 @@ func (r *rig) apply(data []byte) error {
 	r.index++
 	due, pending := r.straight.NextDeadline()
 	before := lists(r.straight)
+	visits := r.straight.visits.Total()
 	r.last = r.straight.Apply(r.index, term, data)
+	r.visits = r.straight.visits.Total() - visits
 	if !r.last.Listed && lists(r.straight) != before {
 		return fmt.Errorf("lists changed, which the result does not say:\n%swas\n%s", lists(r.straight), before)
 	}
