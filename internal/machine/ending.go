@@ -13,7 +13,9 @@ func (m *Machine) endSessions(ending []*session, why fact.Cause, shortened short
 	for _, s := range ending {
 		m.endSession(s, why)
 	}
+	m.unserved = len(shortened.locks) > 0
 	m.release()
+	m.unserved = false
 	m.serveAll(shortened)
 }
 

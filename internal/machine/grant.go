@@ -45,8 +45,23 @@ func (x sharing) disown(l *lock) {
 
 // serve grants to the head of the queue as long as the lock is free for it, and drops a lock
 // that is idle. One entry grants a portion of shares; more at least the first of each queue.
-func (x sharing) serve(l *lock) {
-	sets := l.sets().candidates()
+func (x sharing) serve(l *lock) { x.serveWith(l, l.sets().candidates(0)) }
+
+// serveBehind serves a lock that a request has left, which kept it from what was queued behind that position. The sets before
+// are not ready for that, unless the head of the queue, which may have ended, was before them too; or locks are still to be
+// served that others have left.
+func (x sharing) serveBehind(l *lock, position uint64) {
+	if w := l.head(); w != nil {
+		position = min(position, w.position)
+	}
+	if x.unserved {
+		position = 0
+	}
+	x.serveWith(l, l.sets().candidates(position))
+}
+
+// serveWith serves a lock of whose waiting sets only some can be ready.
+func (x sharing) serveWith(l *lock, sets candidates) {
 	for first := true; l.owner == nil && l.delayUntil == 0; {
 		w := l.head()
 		if sets != (candidates{}) {

@@ -70,6 +70,7 @@ type Machine struct {
 	grants  int    // shares that it may still grant to waiters; see sharing.serve
 	cause   []byte // trace of the release that is being applied; nil: none
 
+	unserved  bool // locks have lost waiters in the present entry and are not served yet; see endSessions
 	forClient bool // a client has submitted the command that is being applied
 
 	// Of the entry being applied.
@@ -102,6 +103,7 @@ func New() *Machine {
 	m.locks, m.elections = newSpace(v), newSpace(v)
 	m.semaphores = newSemaphores(v, &m.dirty)
 	m.sets.byFence = make(map[uint64]*set)
+	m.sets.free = btree.NewFreeListG[*part](btree.DefaultFreeListSize)
 	m.keys = newKeys()
 	m.checks = ordered.NewTree(v, byMember)
 	m.checkups = ordered.NewHeap(v, byExpiry, func(c *check) *int { return &c.at })

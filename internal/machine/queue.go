@@ -208,12 +208,13 @@ func (m *Machine) serveAll(shortened shortened) {
 
 // dismiss removes one waiter from its queue, with code as its last outcome.
 func (m *Machine) dismiss(w *waiter, code wire.Code) {
+	head := w.queue().First()
 	m.dequeue(w)
 	m.settle(w.ticket, m.reply(code))
 	if w.semaphore != nil {
 		m.serve(w.semaphore)
 	} else {
-		sharing{m}.serve(w.lock) // also without shares: a set that had the lock reserved may have left before w
+		sharing{m}.serveBehind(w.lock, head.position) // also without shares: a set that had the lock reserved may have left before w
 	}
 }
 

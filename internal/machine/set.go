@@ -120,7 +120,8 @@ func (s *set) holder() *wire.Holder {
 // waitingSets is the sets that wait for a lock, by mode and position.
 type waitingSets struct {
 	exclusive, shared ordered.List[part, partsOfLock]
-	reserved          [2]*btree.BTreeG[*part] // exclusive, shared; nil: none
+	positions         [2]*btree.BTreeG[*part] // the same; nil: none
+	reserved          [2]*btree.BTreeG[*part] // likewise, those that have the lock reserved
 	names             int                     // of all of them
 }
 
@@ -168,11 +169,34 @@ type candidates struct {
 	exclusive, shared *part
 }
 
-func (ws *waitingSets) candidates() candidates {
-	if ws != nil {
+// candidates returns the sets that were queued behind a position; 0: all.
+func (ws *waitingSets) candidates(behind uint64) candidates {
+	switch {
+	case ws == nil:
+		return candidates{}
+	case behind == 0:
 		return candidates{ws.exclusive.First(), ws.shared.First()}
 	}
-	return candidates{}
+	return candidates{ws.firstBehind(behind, 0), ws.firstBehind(behind, 1)}
+}
+
+func (ws *waitingSets) firstBehind(position uint64, mode int) (first *part) {
+	if tree := ws.positions[mode]; tree != nil {
+		tree.AscendGreaterOrEqual(&part{set: &set{position: position + 1}}, func(p *part) bool {
+			first = p
+			return false
+		})
+	}
+	return first
+}
+
+// drop leaves out what has the mode of p.
+func (c *candidates) drop(p *part) {
+	if p.shared {
+		c.shared = nil
+	} else {
+		c.exclusive = nil
+	}
 }
 
 // next returns the part of the oldest waiting set that was not returned before and is older than the position; nil: none.

@@ -37,15 +37,21 @@ func BenchmarkStallSets(b *testing.B) {
 			d.waitingSets(MaxWaiters/2, func(int) *wire.LockSet { return &wire.LockSet{Names: []string{"hot", "cold"}} })
 			return d.batch(closeCommand(wire.ID{2}))
 		}},
+		{"before heads that are withdrawn from a lock that is reserved", func(d *driver) *wire.Batch {
+			return d.batch(d.withdrawnHeads(4_900, 5_500)...)
+		}},
+		{"that have reserved a lock, withdrawn", func(d *driver) *wire.Batch {
+			return d.batch(d.withdrawnReservations(5_000)...)
+		}},
 		{"held by a session that ends", func(d *driver) *wire.Batch {
 			d.waitingSets(0, nil)
-			d.many(2_000, func(i int) *wire.Command {
+			for i := range 2_000 { // an entry takes no more than some of them
 				c := &wire.LockSet{Session: id(2), Handle: uint64(i)}
 				for j := range MaxSet {
 					c.Names = append(c.Names, fmt.Sprint(i, "/", j))
 				}
-				return setCommand(c)
-			})
+				d.want(wire.Code_OK, d.do(setCommand(c)))
+			}
 			return d.batch(closeCommand(wire.ID{2}))
 		}},
 	} {
@@ -56,6 +62,38 @@ func BenchmarkStallSets(b *testing.B) {
 			})
 		})
 	}
+}
+
+// withdrawnHeads withdraws the waiters of a lock that is free, and reserved for the last of several sets.
+func (d *driver) withdrawnHeads(waiters, sets int) (withdraw []*wire.Command) {
+	d.waitingSets(sets-1, func(int) *wire.LockSet { return &wire.LockSet{Names: []string{"hot", "cold"}} })
+	d.do(setCommand(&wire.LockSet{Session: id(2), Names: []string{"hot", "cool", "cold"}, Wait: true}))
+	for range MaxPassed {
+		fence := d.want(wire.Code_OK, d.do(lockCommand("cool", wire.ID{1}, 1))).Fence
+		d.do(unlockCommand("cool", wire.ID{1}, 1, fence))
+	}
+	first := d.seq + 1
+	d.many(waiters, func(i int) *wire.Command { return lockCommand("hot", wire.ID{2}, uint64(i)) })
+	for i := range waiters {
+		withdraw = append(withdraw, withdrawCommand(d.inc, first+uint64(i)))
+	}
+	d.want(wire.Code_OK, d.do(unlockCommand("hot", wire.ID{1}, 1, d.m.locks.byName["hot"].fence)))
+	return withdraw
+}
+
+// withdrawnReservations withdraws sets that wait for a lock that is free, and have it reserved, the oldest first.
+func (d *driver) withdrawnReservations(sets int) (withdraw []*wire.Command) {
+	first := d.seq + 5
+	d.waitingSets(sets, func(int) *wire.LockSet { return &wire.LockSet{Names: []string{"hot", "cold", "cool"}} })
+	for range MaxPassed {
+		fence := d.want(wire.Code_OK, d.do(lockCommand("cool", wire.ID{1}, 1))).Fence
+		d.do(unlockCommand("cool", wire.ID{1}, 1, fence))
+	}
+	for i := range sets {
+		withdraw = append(withdraw, withdrawCommand(d.inc, first+uint64(i)))
+	}
+	d.want(wire.Code_OK, d.do(unlockCommand("hot", wire.ID{1}, 1, d.m.locks.byName["hot"].fence)))
+	return withdraw
 }
 
 // waitingSets has session 1 hold two locks, and n sets of session 2 wait.

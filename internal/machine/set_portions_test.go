@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/conclave-go/conclave/internal/fact"
@@ -82,6 +83,33 @@ func TestSet_SharesEndPastWaitingSets(t *testing.T) {
 			}
 			if d.m.locks.byName["hot"].phase().isLive() {
 				t.Error("the lock has shares")
+			}
+		})
+	}
+}
+
+// What leaves the queue of a lock that is free, but reserved, looks only at the sets that it has kept from the lock.
+func TestSet_WithdrawnPastWaitingSets(t *testing.T) {
+	const n = 1000
+	for name, withdraw := range map[string]func(d *driver) []*wire.Command{
+		"waiters":                 func(d *driver) []*wire.Command { return d.withdrawnHeads(n, n) },
+		"sets with a reservation": func(d *driver) []*wire.Command { return d.withdrawnReservations(n) },
+		"waiters, the latest first": func(d *driver) []*wire.Command {
+			commands := d.withdrawnHeads(n, n)
+			slices.Reverse(commands)
+			return commands
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDriverAt(t, wire.LevelSets)
+			commands := withdraw(d)
+			before := d.m.visits.Total()
+			d.want(wire.Code_OK, d.do(commands...))
+			if visits := d.m.visits.Total() - before; visits > 200*n {
+				t.Errorf("%d withdrawals look at %d elements", n, visits)
+			}
+			if err := audit(d.m); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -3,6 +3,8 @@ package machine
 import (
 	"cmp"
 
+	"github.com/google/btree"
+
 	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -101,6 +103,7 @@ func (x setting) join(s *set) {
 			more.sets = new(waitingSets)
 		}
 		more.sets.list(p.shared).Push(p)
+		x.insert(&more.sets.positions[p.mode()], p)
 		more.sets.names += len(s.parts)
 	}
 	s.session.waitingSets.Push(s)
@@ -115,12 +118,21 @@ func (x setting) join(s *set) {
 	}
 }
 
+// insert adds a part to a tree by position.
+func (x setting) insert(tree **btree.BTreeG[*part], p *part) {
+	if *tree == nil {
+		*tree = ordered.NewSharingTree(&x.visits, func(a, b *part) int { return cmp.Compare(a.set.position, b.set.position) }, x.sets.free)
+	}
+	(*tree).ReplaceOrInsert(p)
+}
+
 // leave undoes join.
 func (x setting) leave(s *set) {
 	for i := range s.parts {
 		p := &s.parts[i]
 		ws := p.lock.extra.sets
 		ws.list(p.shared).Remove(p)
+		ws.positions[p.mode()].Delete(p)
 		ws.names -= len(s.parts)
 		if s.reserves() {
 			ws.reserved[p.mode()].Delete(p)
@@ -163,6 +175,10 @@ func (x setting) grantWaiting(l *lock, c *candidates, w *waiter) {
 		}
 		x.visits.Count()
 		s := p.set
+		if l.sets().reservation(p.shared, s.position) != nil { // and against all behind it
+			c.drop(p)
+			continue
+		}
 		if s.session.dead() || x.obstacle(s) != nil || !x.hasFences(s) {
 			continue
 		}
@@ -235,21 +251,17 @@ func (x setting) reserve(s *set) {
 	s.session.reserving++
 	for i := range s.parts {
 		p := &s.parts[i]
-		tree := &p.lock.extra.sets.reserved[p.mode()]
-		if *tree == nil {
-			*tree = ordered.NewTree(&x.visits, func(a, b *part) int { return cmp.Compare(a.set.position, b.set.position) })
-		}
-		(*tree).ReplaceOrInsert(p)
+		x.insert(&p.lock.extra.sets.reserved[p.mode()], p)
 		if ph := p.lock.phase(); ph != nil && ph.at != 0 && !p.lock.isDue() {
 			x.portions.Remove(p.lock)
 		}
 	}
 }
 
-// dismiss removes a set that waits, with code as its last outcome.
+// dismiss removes a set that waits, with code as its last outcome. It has kept only what came behind it from the locks.
 func (x setting) dismiss(s *set, code wire.Code) {
 	for _, l := range x.dismissed(s, code) {
-		sharing(x).serve(l)
+		sharing(x).serveBehind(l, s.position)
 	}
 }
 

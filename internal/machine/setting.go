@@ -3,6 +3,8 @@ package machine
 import (
 	"cmp"
 
+	"github.com/google/btree"
+
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -20,7 +22,8 @@ func (x setting) hasSets() bool { return x.levels.agreed >= wire.LevelSets }
 type sets struct {
 	byFence map[uint64]*set // those that are held
 	waiting int
-	bytes   int // of all records
+	bytes   int                     // of all records
+	free    *btree.FreeListG[*part] // shared by the trees of all locks
 }
 
 // lock grants a set, or queues for it.
