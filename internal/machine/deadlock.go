@@ -22,6 +22,15 @@ func (x deadlocks) of() *int {
 	return &x.searched.members
 }
 
+// mayQueue is mayWait of a waiter, which is copied to the heap only for a search.
+func (x deadlocks) mayQueue(w *waiter, wanted bool) *wire.Reply {
+	if !wanted {
+		return nil
+	}
+	searched := *w
+	return x.mayWait(request{waiter: &searched}, true)
+}
+
 // mayWait refuses a request that may not be queued, if that is wanted.
 func (x deadlocks) mayWait(w request, wanted bool) *wire.Reply {
 	if !wanted || x.levels.agreed < wire.LevelDeadlock {

@@ -67,6 +67,9 @@ func (s stored) fields(w *wire.Writer) bool {
 	w.Number(8, uint64(r.Limit))
 	w.Number(9, uint64(r.Op))
 	w.Number(11, uint64(r.Position))
+	if r.LockDelay|int64(r.Block)|int64(r.Allowed)|r.Now == 0 && r.Share == 0 && len(r.Trace)+len(r.Slots) == 0 {
+		return true // most have none of the others
+	}
 	w.Number(13, uint64(r.LockDelay))
 	w.Number(14, uint64(r.Block))
 	w.Bytes(15, r.Trace)

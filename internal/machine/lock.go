@@ -233,7 +233,7 @@ func (m *Machine) newPlace(w *waiter, c *wire.Lock) *wire.Reply {
 	}
 	l := w.lock
 	if l != nil && !l.isFree() {
-		if r := cmp.Or(m.mayJoin(w), deadlocks{m}.mayWait(request{waiter: w}, c.RefuseDeadlock)); r != nil {
+		if r := cmp.Or(m.mayJoin(w), deadlocks{m}.mayQueue(w, c.RefuseDeadlock)); r != nil {
 			return r
 		}
 		return m.enqueue(w)

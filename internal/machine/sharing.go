@@ -61,7 +61,7 @@ func (x sharing) request(w *waiter, c *wire.Lock) *wire.Reply {
 	case l != nil && l.shareRequests() >= MaxShares:
 		return x.refuse(wire.Code_BUSY, "the lock is held or awaited shared by too many (16384)")
 	case !free:
-		if r := cmp.Or(x.mayJoin(w), deadlocks(x).mayWait(request{waiter: w}, c.RefuseDeadlock)); r != nil {
+		if r := cmp.Or(x.mayJoin(w), deadlocks(x).mayQueue(w, c.RefuseDeadlock)); r != nil {
 			return r
 		}
 		return x.enqueue(w)

@@ -63,9 +63,8 @@ func OutcomeBytes(r *Reply) int {
 		n += checkTermsBytes + len(c.GetName())
 	}
 	n += slotBytes * len(r.GetSlots())
-	n += SetBytes(r.GetSet())
-	for _, w := range r.GetCycle().GetWaits() {
-		n += WaitBytes(w)
+	if r.GetSet() != nil || r.GetCycle() != nil {
+		n += rareBytes(r)
 	}
 	switch r.GetCode() {
 	case Code_QUEUED:
@@ -74,6 +73,15 @@ func OutcomeBytes(r *Reply) int {
 		}
 	case Code_CHECK_UNKNOWN, Code_CHECK_CRITICAL:
 		n += len(r.GetDetail()) // a name
+	}
+	return n
+}
+
+// rareBytes is apart, as nearly every outcome counts without.
+func rareBytes(r *Reply) int {
+	n := SetBytes(r.GetSet())
+	for _, w := range r.GetCycle().GetWaits() {
+		n += WaitBytes(w)
 	}
 	return n
 }
