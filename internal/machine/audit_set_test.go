@@ -101,8 +101,8 @@ func (a *auditor) waitingSet(s *set) {
 			found = found || q == p
 		}
 		tree := p.lock.sets().reserved[p.mode()]
-		if !found || (tree != nil && tree.Has(p)) != s.reserves() {
-			a.fail("set in position %d: the lock %q does not know it, or its reservation", s.position, p.key)
+		if !found || !p.lock.sets().positions[p.mode()].Has(p) || (tree != nil && tree.Has(p)) != s.reserves() {
+			a.fail("set in position %d: the lock %q does not know it, its position, or its reservation", s.position, p.key)
 		}
 	}
 	a.waitingSets++

@@ -13,9 +13,12 @@ func (m *Machine) endSessions(ending []*session, why fact.Cause, shortened short
 	for _, s := range ending {
 		m.endSession(s, why)
 	}
-	m.unserved = len(shortened.locks) > 0
+	if len(shortened.locks) > 0 {
+		m.shortened++
+		m.unserved = m.shortened
+	}
 	m.release()
-	m.unserved = false
+	m.unserved = 0
 	m.serveAll(shortened)
 }
 

@@ -99,7 +99,7 @@ func (m *Machine) viewHolder(l *lock) OwnerView {
 // requests iterates over what waits for a lock, by position, and whether it wants a share. The loop counts.
 func requests(l *lock) iter.Seq2[request, bool] {
 	return func(yield func(request, bool) bool) {
-		sets, w := l.sets().candidates(0), l.head()
+		sets, w := l.sets().candidates(0, 0), l.head()
 		for more := true; more; {
 			before := uint64(0)
 			if w != nil {

@@ -45,19 +45,19 @@ func (x sharing) disown(l *lock) {
 
 // serve grants to the head of the queue as long as the lock is free for it, and drops a lock
 // that is idle. One entry grants a portion of shares; more at least the first of each queue.
-func (x sharing) serve(l *lock) { x.serveWith(l, l.sets().candidates(0)) }
+func (x sharing) serve(l *lock) { x.serveWith(l, l.sets().candidates(0, 0)) }
 
-// serveBehind serves a lock that a request has left, which kept it from what was queued behind that position. The sets before
-// are not ready for that, unless the head of the queue, which may have ended, was before them too; or locks are still to be
-// served that others have left.
-func (x sharing) serveBehind(l *lock, position uint64) {
+// serveBehind serves a lock that something has left which kept it only from the sets behind those positions, exclusive and
+// shared ones. The sets before are not ready for that, unless the head of the queue, which may have ended, was before them too;
+// or locks are still to be served that others have left, and those sets were not looked at since.
+func (x sharing) serveBehind(l *lock, exclusive, shared uint64) {
 	if w := l.head(); w != nil {
-		position = min(position, w.position)
+		exclusive, shared = min(exclusive, w.position), min(shared, w.position)
 	}
-	if x.unserved {
-		position = 0
+	if ws := l.sets(); ws != nil && x.unserved != 0 && ws.looked != x.unserved {
+		ws.looked, exclusive, shared = x.unserved, 0, 0
 	}
-	x.serveWith(l, l.sets().candidates(position))
+	x.serveWith(l, l.sets().candidates(exclusive, shared))
 }
 
 // serveWith serves a lock of whose waiting sets only some can be ready.

@@ -177,8 +177,8 @@ func (m *Machine) dropPlaces(inc *incarnation, shortened *shortened) {
 			shortened.by(w)
 			continue
 		}
-		for _, l := range (setting{m}).dismissed(p.set, wire.Code_WITHDRAWN) {
-			shortened.add(l)
+		for _, part := range (setting{m}).dismissed(p.set, wire.Code_WITHDRAWN) {
+			shortened.add(part.lock)
 		}
 	}
 }

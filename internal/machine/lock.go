@@ -199,7 +199,7 @@ func (m *Machine) lockNow(election bool, name string) (*lock, *wire.Reply) {
 	case l.owner != nil && l.owner.dead():
 		m.releaseLock(l, l.owner.delayUntil())
 	case l.owner == nil && w != nil && w.session.dead():
-		sharing{m}.serve(l)
+		sharing{m}.serveBehind(l, w.position, w.position)
 	default:
 		return l, nil
 	}

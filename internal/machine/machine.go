@@ -70,8 +70,9 @@ type Machine struct {
 	grants  int    // shares that it may still grant to waiters; see sharing.serve
 	cause   []byte // trace of the release that is being applied; nil: none
 
-	unserved  bool // locks have lost waiters in the present entry and are not served yet; see endSessions
-	forClient bool // a client has submitted the command that is being applied
+	unserved  uint64 // not 0: locks have lost waiters in the present entry and are not served yet; see endSessions
+	shortened uint64 // times that this was so
+	forClient bool   // a client has submitted the command that is being applied
 
 	// Of the entry being applied.
 	index    uint64

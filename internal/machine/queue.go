@@ -214,7 +214,7 @@ func (m *Machine) dismiss(w *waiter, code wire.Code) {
 	if w.semaphore != nil {
 		m.serve(w.semaphore)
 	} else {
-		sharing{m}.serveBehind(w.lock, head.position) // also without shares: a set that had the lock reserved may have left before w
+		sharing{m}.serveBehind(w.lock, head.position, head.position) // also without shares: a set that had the lock reserved may have left before w
 	}
 }
 

@@ -123,6 +123,7 @@ type waitingSets struct {
 	positions         [2]*btree.BTreeG[*part] // the same; nil: none
 	reserved          [2]*btree.BTreeG[*part] // likewise, those that have the lock reserved
 	names             int                     // of all of them
+	looked            uint64                  // Machine.unserved when all were looked at last
 }
 
 func (ws *waitingSets) len() int {
@@ -169,18 +170,18 @@ type candidates struct {
 	exclusive, shared *part
 }
 
-// candidates returns the sets that were queued behind a position; 0: all.
-func (ws *waitingSets) candidates(behind uint64) candidates {
-	switch {
-	case ws == nil:
+// candidates returns the sets that were queued behind those positions, exclusive and shared ones; 0: all.
+func (ws *waitingSets) candidates(exclusive, shared uint64) candidates {
+	if ws == nil {
 		return candidates{}
-	case behind == 0:
-		return candidates{ws.exclusive.First(), ws.shared.First()}
 	}
-	return candidates{ws.firstBehind(behind, 0), ws.firstBehind(behind, 1)}
+	return candidates{ws.firstBehind(exclusive, 0), ws.firstBehind(shared, 1)}
 }
 
 func (ws *waitingSets) firstBehind(position uint64, mode int) (first *part) {
+	if position == 0 {
+		return ws.list(mode == 1).First()
+	}
 	if tree := ws.positions[mode]; tree != nil {
 		tree.AscendGreaterOrEqual(&part{set: &set{position: position + 1}}, func(p *part) bool {
 			first = p

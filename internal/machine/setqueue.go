@@ -260,21 +260,44 @@ func (x setting) reserve(s *set) {
 
 // dismiss removes a set that waits, with code as its last outcome. It has kept only what came behind it from the locks.
 func (x setting) dismiss(s *set, code wire.Code) {
-	for _, l := range x.dismissed(s, code) {
-		sharing(x).serveBehind(l, s.position)
+	due := x.dismissed(s, code)
+	last := lastGain(due, s.position)
+	for i, p := range due {
+		shared := s.position
+		if p.shared && i >= last {
+			shared = x.positions // it kept no other share from them
+		}
+		sharing(x).serveBehind(p.lock, s.position, shared)
 	}
 }
 
-// dismissed removes a set that waits, and returns the locks that are to be served then: those that were reserved, and
+// lastGain returns the last of the parts, all of which a set has left, that kept a share of its lock, or the wish for one, from
+// an exclusive set behind the position; 0: none. Such a set may want shares of the locks before, and have to be granted before
+// what is queued there. One that an exclusive part kept waiting was looked at by then, as those are served first.
+func lastGain(parts []part, position uint64) int {
+	for i := len(parts) - 1; i > 0 && parts[i].shared; i-- {
+		l := parts[i].lock
+		ws := l.sets()
+		if ws == nil || l.owner != nil || l.delayUntil != 0 || l.phase().held() {
+			continue
+		}
+		if first := ws.firstBehind(position, 0); first != nil && ws.reservation(false, first.set.position) == nil {
+			return i
+		}
+	}
+	return 0
+}
+
+// dismissed removes a set that waits, and returns its parts whose locks are to be served then: those that were reserved, and
 // those that only this set has waited for.
-func (x setting) dismissed(s *set, code wire.Code) (locks []*lock) {
+func (x setting) dismissed(s *set, code wire.Code) (due []part) {
 	reserved := s.reserves()
 	x.leave(s)
 	x.settle(s.ticket, x.reply(code))
 	for i := range s.parts {
-		if l := s.parts[i].lock; reserved || l.isIdle() {
-			locks = append(locks, l)
+		if p := &s.parts[i]; reserved || p.lock.isIdle() {
+			due = append(due, *p)
 		}
 	}
-	return locks
+	return due
 }

@@ -334,9 +334,10 @@ func (x setting) release(s *set, until int64) {
 	for i := range s.parts {
 		x.disown(&s.parts[i], until)
 	}
+	last := lastGain(s.parts, 0)
 	for i := range s.parts {
 		if p := &s.parts[i]; p.shared {
-			sharing(x).vacated(p.lock)
+			sharing(x).vacated(p.lock, i < last)
 		} else {
 			sharing(x).serve(p.lock)
 		}

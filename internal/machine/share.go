@@ -192,7 +192,7 @@ func (sh *share) over(m *Machine) {
 	}
 	m.shares--
 	m.dirty.drop(sh.key())
-	sharing{m}.vacated(sh.lock)
+	sharing{m}.vacated(sh.lock, false)
 }
 
 // delay adds a share that has no owner, and its end set.

@@ -325,14 +325,22 @@ func (x sharing) endShare(sh *share, until int64) {
 	if until > x.now {
 		x.delayShare(sh, until)
 	}
-	x.vacated(sh.lock)
+	x.vacated(sh.lock, false)
 }
 
 // vacated serves a lock that has lost a share. While it has others, only waiters gain by that which are due, or were before
-// others and have ended: a set that waits for a share waits for another of its names.
-func (x sharing) vacated(l *lock) {
-	if w := l.head(); !l.phase().held() || w != nil && (w.session.dead() || l.isDue()) {
+// others and have ended: a set that waits for a share waits for another of its names. all: locks are still to be served that
+// have lost one of the same set.
+func (x sharing) vacated(l *lock, all bool) {
+	w := l.head()
+	switch held := l.phase().held(); {
+	case held && (w == nil || !w.session.dead() && !l.isDue()):
+	case all:
 		x.serve(l)
+	case held:
+		x.serveBehind(l, x.positions, x.positions) // behind the head
+	default:
+		x.serveBehind(l, 0, x.positions)
 	}
 }
 
