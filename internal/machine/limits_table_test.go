@@ -29,7 +29,7 @@ func TestLimit_ClassesOfUsers(t *testing.T) {
 		"MaxName": byRequest, "MaxLabel": byRequest, "MaxTrace": byRequest, "MaxTTL": byRequest, "MaxLockDelay": byRequest, "MaxHolds": byRequest,
 		"MaxSessionChecks": byRequest, "MaxCandidate": byRequest, "MaxPermits": byRequest, "MaxSlots": byRequest, "MaxValue": byRequest, "MaxOps": byRequest,
 		"MaxPrefixKeys": byRequest, "MaxRenewed": byRequest, "MaxClientTTL": byRequest, "MaxRegistering": byRequest, "MaxBlock": byRequest, "MaxMaxHold": byRequest,
-		"MaxReplaceAfter": byRequest, "MaxPage": byRequest, "MaxQuery": byRequest, "MaxAnswer": byRequest, "MaxHolders": byRequest, "MaxVisits": byRequest,
+		"MaxReplaceAfter": byRequest, "MaxPage": byRequest, "MaxQuery": byRequest, "MaxAnswer": byRequest, "MaxHolders": byRequest, "MaxWith": byRequest, "MaxVisits": byRequest,
 		"MaxPlaces": byEach, "MaxQueued": byEach, "MaxInFlight": byEach, "MaxOutcomeBytes": byEach, "MaxClientSessions": byEach,
 		"MaxSet": byRequest, "MaxPassed": byRequest, "MaxSearched": byRequest, "MaxAllSearched": countedApart, "MaxTouched": countedApart,
 		"MaxSessions": countedApart, "MaxChecks": countedApart, "MaxAllOutcomeBytes": countedApart,
