@@ -18,7 +18,7 @@ const (
 	ttl       = grouptest.BubbleTTL
 )
 
-var long = flag.Bool("long", false, "repeat more, and run what takes long, as .ci/run does")
+var long = flag.Bool("long", false, "repeat more, as .ci/run does, and run a group for more hours")
 
 // often is how often a test repeats something: without -long a part of it.
 func often(all int) int {
