@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The ports that the system chooses for other sockets begin at 32768 or above.
+// The ports that systems choose for other sockets begin at 32768 or above by default.
 const first, end = 10_000, 32_768
 
 // Addr returns a TCP address of the loopback interface at which nothing listens. A port that the system chose would do

@@ -36,7 +36,7 @@ func checkTaken(v *verdict, ops, single []*operation) {
 
 // released returns the hold that a refusal lists, if it had ended before the call. A shared phase may have others in it than
 // is known.
-func (e ends) released(set *operation, taken part, holds []*hold, of []*operation) (gone *hold) {
+func (e ends) released(set *operation, taken part, holds []*hold, of []*operation) (last *hold) {
 	if taken.Fence == 0 {
 		return nil
 	}
@@ -48,12 +48,12 @@ func (e ends) released(set *operation, taken part, holds []*hold, of []*operatio
 		if !known || mayStay(h.grant) || until >= set.Time {
 			return nil
 		}
-		gone = h
+		last = h
 	}
 	if taken.Shared && slices.ContainsFunc(of, func(a *operation) bool { return grantsShared(a) && a.result != resultOK }) {
 		return nil
 	}
-	return gone
+	return last
 }
 
 func holdsByName(single []*operation) map[string][]*hold {
