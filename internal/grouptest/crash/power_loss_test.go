@@ -53,17 +53,17 @@ func TestPowerLoss_UnderLoad(t *testing.T) {
 // has the acknowledged grant.
 func TestPowerLoss_AllButHolder(t *testing.T) {
 	t.Parallel()
-	g := grouptest.Start(t, 3, grouptest.MemoryNetwork, grouptest.PoweredDisks)
+	g := grouptest.Start(t, 3, grouptest.MemoryNetwork, grouptest.PoweredDisks, grouptest.LongSessions)
 	holder := g.Nodes[0].FencedLock("x")
 	f := grouptest.MustLock(t, holder)
 	g.Crash(1, 2)
 	g.Restart(1, 2)
 	other := g.Nodes[1].FencedLock("x")
-	_, err := other.TryLock(grouptest.Within(t, 20*time.Second))
-	if _, held := holder.Fence(); held == nil {
-		grouptest.WantError(t, err, conclave.ErrLocked)
-		grouptest.MustUnlock(t, holder)
-	}
+	_, err := other.TryLock(grouptest.Within(t, 40*time.Second))
+	grouptest.WantError(t, err, conclave.ErrLocked)
+	_, err = holder.Fence()
+	grouptest.Must(t, err)
+	grouptest.MustUnlock(t, holder)
 	if again := grouptest.MustLock(t, other); again <= f {
 		t.Fatalf("fence %v after %v", again, f)
 	}

@@ -25,6 +25,7 @@ type bounded struct {
 	lock           *conclave.FencedLock
 	requested      time.Time
 	granted        time.Time
+	lost           chan time.Time // when, also while the test itself blocks, as in Kill
 	next           *conclave.RWLock
 }
 
@@ -37,6 +38,11 @@ func newBounded(g *grouptest.Group) *bounded {
 	_, err := b.lock.Lock(g.T.Context())
 	grouptest.Must(g.T, err)
 	b.granted = time.Now()
+	b.lost = make(chan time.Time, 1)
+	go func(lost <-chan struct{}) {
+		<-lost
+		b.lost <- time.Now()
+	}(b.lock.Lost())
 	b.next = g.Nodes[g.Others(b.leader)[1]].RWLock("x")
 	return b
 }
@@ -45,8 +51,7 @@ func newBounded(g *grouptest.Group) *bounded {
 // by the group's time.
 func (b *bounded) wantLoss(wrote <-chan attempt, loss, end time.Time, late time.Duration) {
 	b.T.Helper()
-	<-b.lock.Lost()
-	wantBetween(b.T, "the loss", time.Now(), loss, loss.Add(heartbeat))
+	wantBetween(b.T, "the loss", <-b.lost, loss, loss.Add(heartbeat))
 	_, err := b.lock.Fence()
 	grouptest.WantError(b.T, err, conclave.ErrHoldExpired)
 	select {
