@@ -27,7 +27,7 @@ func attachedBytes(a *wire.Attach) int {
 	const awaiting, session = 128, 48
 	n := session*len(a.GetSessions()) + awaiting*len(a.GetAwaiting())
 	for _, w := range a.GetAwaiting() {
-		n += len(w.GetSemaphore())
+		n += len(w.GetSemaphore()) + len(w.GetJob())
 	}
 	return n
 }
@@ -81,7 +81,7 @@ func (s *Server) attachedState(c *conn) *wire.Attached {
 	for _, w := range c.attach.GetAwaiting() {
 		session, _ := wire.IDFrom(w.GetSession())
 		ticket := wire.Ticket{Incarnation: c.incarnation, Seq: w.GetSeq()}
-		if reply := machine.Recheck(ticket, session, w.GetSemaphore()); reply != nil {
+		if reply := machine.Recheck(ticket, session, w.GetSemaphore(), w.GetJob()); reply != nil {
 			a.Outcomes = append(a.Outcomes, &wire.DeliveredOutcome{Seq: w.GetSeq(), Reply: reply})
 		}
 	}

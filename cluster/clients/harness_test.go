@@ -51,7 +51,7 @@ type emptyMachine struct {
 
 func (emptyMachine) Now() int64              { return 7 }
 func (emptyMachine) Level() (uint32, uint32) { return wire.FeatureLevel, wire.FeatureLevel }
-func (m emptyMachine) Recheck(wire.Ticket, wire.ID, string) *wire.Reply {
+func (m emptyMachine) Recheck(wire.Ticket, wire.ID, string, string) *wire.Reply {
 	return m.fake.recheck
 }
 

@@ -19,6 +19,8 @@ type target interface {
 	takeBack() taken
 	// semaphore is the name of the semaphore whose limit a request is refused by if it has obtained nothing; "": none.
 	semaphore() string
+	// job is the name in the space of jobs that a request is for; "": none.
+	job() string
 	// releaseCommand makes the command that releases a grant.
 	releaseCommand(l *Lease, g grant) *wire.Command
 	// undoing notes that something is being undone which a later request must not
@@ -217,7 +219,7 @@ func (a *acquisition) withdraw() {
 
 // Recheck implements Call.
 func (a *acquisition) Recheck(state wire.Rechecker, t wire.Ticket) *wire.Reply {
-	return state.Recheck(t, a.lease.id, a.target.semaphore())
+	return state.Recheck(t, a.lease.id, a.target.semaphore(), a.target.job())
 }
 
 // Cancelled implements Call.

@@ -178,6 +178,8 @@ func (t *keptTenure) takeBack() taken { return taken{} }
 
 func (t *keptTenure) semaphore() string { return "" }
 
+func (t *keptTenure) job() string { return "" }
+
 // undoing implements target.
 func (t *keptTenure) undoing() (done func()) {
 	t.keeper.mu.Lock()

@@ -374,3 +374,5 @@ func (l *Lock) Proclaim(ctx context.Context, value []byte) error {
 func (l *Lock) undoing() (done func()) { return l.order.begin() }
 
 func (l *Lock) semaphore() string { return "" }
+
+func (l *Lock) job() string { return "" }

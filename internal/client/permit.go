@@ -151,6 +151,8 @@ func (p *Permit) takeBack() taken {
 // undoing implements target: each Acquire stands by itself.
 func (p *Permit) undoing() (done func()) { return func() {} }
 
+func (p *Permit) job() string { return "" }
+
 // semaphore implements target. What has a MaxHold may have been granted and have ended in entries that a snapshot skipped,
 // as well as dismissed: another request finds out.
 func (p *Permit) semaphore() string {

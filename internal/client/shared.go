@@ -239,6 +239,8 @@ func (s *shares) take() (t taken) {
 
 func (s *shares) semaphore() string { return "" }
 
+func (s *shares) job() string { return "" }
+
 // releaseCommand implements target.
 func (s *shares) releaseCommand(lease *Lease, g grant) *wire.Command {
 	return s.lock.releaseCommand(lease, g)

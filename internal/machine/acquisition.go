@@ -181,7 +181,7 @@ func (m *Machine) Acquisition(t wire.Ticket) Acquired {
 // that missed outcomes because it installed a snapshot; nil while the ticket
 // waits. The session, and the semaphore if it waited for one, are those of the
 // command: the machine keeps nothing of a waiter that it has dismissed.
-func (m *Machine) Recheck(t wire.Ticket, session wire.ID, semaphore string) *wire.Reply {
+func (m *Machine) Recheck(t wire.Ticket, session wire.ID, semaphore, job string) *wire.Reply {
 	got := m.Acquisition(t)
 	switch limit := m.refusedBy(t, session, semaphore); {
 	case got.Waiting:

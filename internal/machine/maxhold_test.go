@@ -158,7 +158,7 @@ func TestMaxHold_OutcomesAgain(t *testing.T) {
 		}
 		d.time += second
 		m := must(Load(d.disk.pairs()))
-		found := m.Recheck(queued, makeID("s"), "p")
+		found := m.Recheck(queued, makeID("s"), "p", "")
 		if found.GetAllowed() != granted.Allowed || found.GetNow() != granted.Now || found.GetFence() != granted.Fence {
 			t.Errorf("found: %v, want %v", found, granted)
 		}

@@ -150,7 +150,7 @@ func TestRecheck(t *testing.T) {
 		refused: {Code: wire.Code_LIMIT_MISMATCH, Limit: 1},
 		99:      {Code: wire.Code_LIMIT_MISMATCH, Limit: 1},
 	} {
-		got := d.m.Recheck(wire.Ticket{Incarnation: d.inc, Seq: seq}, makeID("s"), "p")
+		got := d.m.Recheck(wire.Ticket{Incarnation: d.inc, Seq: seq}, makeID("s"), "p", "")
 		if !proto.Equal(got, want) || (got == nil) != (want == nil) {
 			t.Errorf("ticket %d: %v, want %v", seq, got, want)
 		}
@@ -162,11 +162,11 @@ func TestRecheck(t *testing.T) {
 		session   wire.ID
 		semaphore string
 	}{{makeID("t"), "p"}, {makeID("s"), ""}, {makeID("s"), "q"}} {
-		if r := d.m.Recheck(wire.Ticket{Incarnation: d.inc, Seq: refused}, row.session, row.semaphore); r.Code != wire.Code_SESSION_EXPIRED {
+		if r := d.m.Recheck(wire.Ticket{Incarnation: d.inc, Seq: refused}, row.session, row.semaphore, ""); r.Code != wire.Code_SESSION_EXPIRED {
 			t.Errorf("%+v: %v", row, r)
 		}
 	}
-	if r := d.m.Recheck(wire.Ticket{Incarnation: wire.ID{9}, Seq: refused}, makeID("s"), "p"); r.Code != wire.Code_SESSION_EXPIRED {
+	if r := d.m.Recheck(wire.Ticket{Incarnation: wire.ID{9}, Seq: refused}, makeID("s"), "p", ""); r.Code != wire.Code_SESSION_EXPIRED {
 		t.Errorf("another incarnation: %v", r)
 	}
 }

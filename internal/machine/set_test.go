@@ -17,20 +17,20 @@ func TestRecheck_Set(t *testing.T) {
 	d.line(wire.Code_QUEUED, "lockset s/2 x shared=y,z wait max-hold=5s")
 	queued := wire.Ticket{Incarnation: d.inc, Seq: d.seq}
 	for _, m := range []*Machine{d.m, must(Load(d.disk.pairs()))} {
-		if r := m.Recheck(queued, makeID("s"), ""); r != nil {
+		if r := m.Recheck(queued, makeID("s"), "", ""); r != nil {
 			t.Errorf("while it waits: %v", r)
 		}
 	}
 	d.line(wire.Code_OK, "unlock x s/1 fence=1")
 	for _, m := range []*Machine{d.m, must(Load(d.disk.pairs()))} {
-		r := m.Recheck(queued, makeID("s"), "")
+		r := m.Recheck(queued, makeID("s"), "", "")
 		if r.GetCode() != wire.Code_OK || r.GetFence() != 5 || r.GetHolds() != 1 || !slices.Equal(r.GetSet().GetFences(), []uint64{5, 2}) || r.GetAllowed() == 0 {
 			t.Errorf("once it is granted: %v", r)
 		}
 	}
 	d.line(wire.Code_OK, "unlockset s fence=5")
 	for _, m := range []*Machine{d.m, must(Load(d.disk.pairs()))} {
-		if r := m.Recheck(queued, makeID("s"), ""); r.GetCode() != wire.Code_SESSION_EXPIRED {
+		if r := m.Recheck(queued, makeID("s"), "", ""); r.GetCode() != wire.Code_SESSION_EXPIRED {
 			t.Errorf("once it is released: %v", r)
 		}
 	}

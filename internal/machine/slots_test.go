@@ -218,7 +218,7 @@ func TestRecheck_Slots(t *testing.T) {
 	queued := wire.Ticket{Incarnation: d.inc, Seq: d.seq}
 	d.line(wire.Code_OK, "release p s fence=%d", held.Fence)
 	m := must(Load(d.disk.pairs()))
-	if r := m.Recheck(queued, makeID("s"), "p"); r.GetCode() != wire.Code_OK || printSlots(r.GetSlots()) != "0,1" {
+	if r := m.Recheck(queued, makeID("s"), "p", ""); r.GetCode() != wire.Code_OK || printSlots(r.GetSlots()) != "0,1" {
 		t.Errorf("%v", r)
 	}
 }

@@ -49,7 +49,7 @@ func TestTrace_Recheck(t *testing.T) {
 	for _, want := range []string{"of_the_release", ""} {
 		loaded := must(Load(d.disk.pairs()))
 		for _, m := range []*Machine{d.m, loaded} {
-			r := m.Recheck(waiter, makeID("s"), "")
+			r := m.Recheck(waiter, makeID("s"), "", "")
 			if r.GetCode() != wire.Code_OK || r.GetFence() != 2 || string(r.GetTrace()) != want {
 				t.Errorf("%v, want the trace %q", r, want)
 			}

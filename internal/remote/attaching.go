@@ -49,9 +49,9 @@ func (g *Group) attachment() *wire.Attach {
 	return a
 }
 
-// maxPart are in one frame: a name of a semaphore has up to 512 bytes, and a frame of a client
+// maxPart are in one frame: the name of a semaphore or of a job with its key has up to 1025 bytes, and a frame of a client
 // some more than 1 MiB.
-const maxPart = 1000
+const maxPart = 900
 
 // parts cuts an Attach into frames.
 func parts(a *wire.Attach) (all []*wire.Attach) {
@@ -70,8 +70,8 @@ func parts(a *wire.Attach) (all []*wire.Attach) {
 type noter struct{ awaiting *wire.Awaiting }
 
 // Recheck implements wire.Rechecker.
-func (n noter) Recheck(_ wire.Ticket, session wire.ID, semaphore string) *wire.Reply {
-	n.awaiting.Session, n.awaiting.Semaphore = session[:], semaphore
+func (n noter) Recheck(_ wire.Ticket, session wire.ID, semaphore, job string) *wire.Reply {
+	n.awaiting.Session, n.awaiting.Semaphore, n.awaiting.Job = session[:], semaphore, job
 	return nil
 }
 

@@ -147,7 +147,7 @@ func (h *handle) recheck(m wire.Rechecker, t wire.Ticket) *wire.Reply {
 	if h.space == wire.Space_SEMAPHORE && h.maxHold == 0 {
 		semaphore = h.lock
 	}
-	return m.Recheck(t, h.session.id, semaphore)
+	return m.Recheck(t, h.session.id, semaphore, "")
 }
 
 func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {

@@ -223,8 +223,8 @@ func (r *remote) attachment() *wire.Attach {
 // noter is a wire.Rechecker that notes what a call asks for.
 type noter struct{ awaiting *wire.Awaiting }
 
-func (n noter) Recheck(_ wire.Ticket, session wire.ID, semaphore string) *wire.Reply {
-	n.awaiting.Session, n.awaiting.Semaphore = session[:], semaphore
+func (n noter) Recheck(_ wire.Ticket, session wire.ID, semaphore, job string) *wire.Reply {
+	n.awaiting.Session, n.awaiting.Semaphore, n.awaiting.Job = session[:], semaphore, job
 	return nil
 }
 

@@ -125,7 +125,7 @@ func (s *serving) attachedState(of *core.Core, c *clientConn) *wire.Attached {
 	for _, w := range c.attach.GetAwaiting() {
 		session, _ := wire.IDFrom(w.GetSession())
 		ticket := wire.Ticket{Incarnation: c.incarnation, Seq: w.GetSeq()}
-		if reply := m.Recheck(ticket, session, w.GetSemaphore()); reply != nil {
+		if reply := m.Recheck(ticket, session, w.GetSemaphore(), w.GetJob()); reply != nil {
 			a.Outcomes = append(a.Outcomes, &wire.DeliveredOutcome{Seq: w.GetSeq(), Reply: reply})
 		}
 	}

@@ -156,7 +156,7 @@ func (t *sharedTenure) request(wait bool) {
 	call := s.program.call(&wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
 		Name: t.name, Session: s.id[:], Handle: t.number, Wait: wait, Lingering: true, Shared: true,
 	}}}, false, t.outcome)
-	call.recheck = func(m wire.Rechecker, ticket wire.Ticket) *wire.Reply { return m.Recheck(ticket, s.id, "") }
+	call.recheck = func(m wire.Rechecker, ticket wire.Ticket) *wire.Reply { return m.Recheck(ticket, s.id, "", "") }
 	call.onUnsent = t.abort
 }
 

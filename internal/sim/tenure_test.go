@@ -109,7 +109,7 @@ func (t *tenure) request() {
 	call := s.program.call(&wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
 		Name: t.name, Session: s.id[:], Handle: t.number, Wait: true, Lingering: true,
 	}}}, false, t.outcome)
-	call.recheck = func(m wire.Rechecker, ticket wire.Ticket) *wire.Reply { return m.Recheck(ticket, s.id, "") }
+	call.recheck = func(m wire.Rechecker, ticket wire.Ticket) *wire.Reply { return m.Recheck(ticket, s.id, "", "") }
 	call.onUnsent = t.abort
 }
 

@@ -82,7 +82,7 @@ func Bounds() map[string]Bound {
 		"Membership.members": many(maxMembers), "VouchedMember.key": text(MaxFrame), "VouchedMember.name": text(MaxFrame),
 		"VouchedMember.advertise": text(MaxFrame), "CrashEvidence.processes": many(maxMembers),
 
-		"Attach.awaiting": many(MaxAttached), "Awaiting.session": id(), "Awaiting.semaphore": text(maxName),
+		"Attach.awaiting": many(MaxAttached), "Awaiting.session": id(), "Awaiting.semaphore": text(maxName), "Awaiting.job": text(2*maxName + 1),
 		"Attach.sessions": {len(ID{}), MaxAttached},
 		"Request.kind":    text(MaxRequestKind), "Request.body": text(MaxClientFrame),
 
@@ -93,6 +93,7 @@ func Bounds() map[string]Bound {
 		"Reply.slots": {10 * maxNumbers, maxNumbers}, "Cycle.waits": many(MaxWaits), "Wait.name": text(maxName),
 		"LockOwner.session": id(), "LockOwner.name": text(maxName), "LockOwner.label": text(maxName),
 		"SetReply.fences": {10 * MaxSet, MaxSet}, "SetReply.taken": many(MaxSet),
+		"Run.session": id(), "Run.detail": text(MaxRunDetail),
 		"Holder.session": id(), "KeyMeta.session": id(), "CheckTerms.name": text(MaxFrame),
 	}
 }
@@ -111,6 +112,8 @@ func commandBounds() map[string]Bound {
 		"Downgrade.name": c, "Downgrade.session": c, "Downgrade.trace": c, "Extend.name": c, "Extend.session": c,
 		"LockSet.session": c, "LockSet.names": {MaxClientFrame, maxNames}, "LockSet.shared": {MaxClientFrame, maxNames}, "LockSet.label": c,
 		"UnlockSet.session": c, "UnlockSet.trace": c,
+		"RunJob.job": c, "RunJob.key": c, "RunJob.session": c,
+		"EndRun.job": c, "EndRun.key": c, "EndRun.session": c, "EndRun.detail": c, "EndRun.trace": c,
 		"Proclaim.name": c, "Proclaim.session": c, "Proclaim.value": c, "Acquire.name": c, "Acquire.session": c,
 		"Release.name": c, "Release.session": c, "Release.trace": c, "Resize.name": c, "Write.ops": many(maxOps),
 		"KeyOp.key": c, "KeyOp.value": c, "KeyOp.session": c, "Withdraw.incarnation": c,

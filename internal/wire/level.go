@@ -49,6 +49,8 @@ func operationLevel(field protowire.Number) uint32 {
 		return LevelSets
 	case 31: // report_process
 		return LevelProcess
+	case 32, 33: // run_job, end_run
+		return LevelJobs
 	}
 	return 0
 }

@@ -23,6 +23,9 @@ const (
 	MaxCycleBytes = 4 << 10
 	MaxWaits      = MaxCycleBytes / waitBytes
 
+	// MaxRunDetail is the most bytes of the text for people in the result of a run.
+	MaxRunDetail = 128
+
 	// TicketBytes is what a ticket above the floor counts, with an outcome or without.
 	TicketBytes = 32
 
@@ -33,6 +36,7 @@ const (
 	waitBytes       = 256 // of a step of a cycle, without texts
 	fenceBytes      = 10  // of a shared name of a set
 	takenBytes      = 80  // of a name that is not available to a set
+	runBytes        = 80 + MaxRunDetail
 	// maxOutcomeBytes is more than any outcome counts: of a Write with 128 operations, or of a
 	// session with 16 checks.
 	maxOutcomeBytes = outcomeBytes + 128*keyMetaBytes
@@ -53,6 +57,7 @@ const (
 	opCreateSession protowire.Number = 25
 	opRenewSession  protowire.Number = 26
 	opLockSet       protowire.Number = 29
+	opRunJob        protowire.Number = 32
 )
 
 // OutcomeBytes returns what an outcome counts while it is kept. That of a request for permits or for a set that is
@@ -63,7 +68,7 @@ func OutcomeBytes(r *Reply) int {
 		n += checkTermsBytes + len(c.GetName())
 	}
 	n += slotBytes * len(r.GetSlots())
-	if r.GetSet() != nil || r.GetCycle() != nil {
+	if r.GetSet() != nil || r.GetCycle() != nil || r.GetRun() != nil {
 		n += rareBytes(r)
 	}
 	switch r.GetCode() {
@@ -82,6 +87,9 @@ func rareBytes(r *Reply) int {
 	n := SetBytes(r.GetSet())
 	for _, w := range r.GetCycle().GetWaits() {
 		n += WaitBytes(w)
+	}
+	if r.GetRun() != nil {
+		n += runBytes // also of one that is queued: the text may follow with its second outcome
 	}
 	return n
 }
@@ -111,6 +119,8 @@ func OutcomeBound(command []byte) int {
 		}
 	case opAcquire:
 		return TicketBytes + outcomeBytes + slotBytes*MaxSlots
+	case opRunJob:
+		return TicketBytes + outcomeBytes + runBytes
 	case opLockSet:
 		return TicketBytes + outcomeBytes + max(takenBytes*MaxSet, MaxCycleBytes)
 	}

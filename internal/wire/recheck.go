@@ -4,6 +4,6 @@ package wire
 type Rechecker interface {
 	// Recheck returns the outcome that the ticket's request would have got, or nil
 	// while it is queued. The session is that of the request; semaphore is "" for a
-	// lock or an election.
-	Recheck(t Ticket, session ID, semaphore string) *Reply
+	// lock, an election or a job; job is the name in the space JOB, or "".
+	Recheck(t Ticket, session ID, semaphore, job string) *Reply
 }

@@ -38,7 +38,8 @@ const (
 	LevelDeadlock   = 7 // Lock with refuse_deadlock
 	LevelMaxHold    = 7 // holds that end in time: Lock and Acquire with max_hold, and Extend
 	LevelSets       = 7 // several locks as a whole: LockSet and UnlockSet
-	FeatureLevel    = LevelShared
+	LevelJobs       = 8 // jobs: RunJob and EndRun
+	FeatureLevel    = LevelJobs
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.

@@ -193,6 +193,67 @@ func (CheckState) EnumDescriptor() ([]byte, []int) {
 	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{2}
 }
 
+type RunResult int32
+
+const (
+	RunResult_RUN_UNSPECIFIED RunResult = 0
+	RunResult_RUNNING         RunResult = 1
+	RunResult_DONE            RunResult = 2
+	RunResult_FAILED          RunResult = 3 // the process said so
+	RunResult_LOST            RunResult = 4 // the session ended, or was attached to another process
+	RunResult_NOT_STARTED     RunResult = 5 // the run does not count: the process has not begun
+	RunResult_FORGOTTEN       RunResult = 6 // the key is not retained, and not above all that are forgotten: whether it ran is unknown
+)
+
+// Enum value maps for RunResult.
+var (
+	RunResult_name = map[int32]string{
+		0: "RUN_UNSPECIFIED",
+		1: "RUNNING",
+		2: "DONE",
+		3: "FAILED",
+		4: "LOST",
+		5: "NOT_STARTED",
+		6: "FORGOTTEN",
+	}
+	RunResult_value = map[string]int32{
+		"RUN_UNSPECIFIED": 0,
+		"RUNNING":         1,
+		"DONE":            2,
+		"FAILED":          3,
+		"LOST":            4,
+		"NOT_STARTED":     5,
+		"FORGOTTEN":       6,
+	}
+)
+
+func (x RunResult) Enum() *RunResult {
+	p := new(RunResult)
+	*p = x
+	return p
+}
+
+func (x RunResult) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RunResult) Descriptor() protoreflect.EnumDescriptor {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[3].Descriptor()
+}
+
+func (RunResult) Type() protoreflect.EnumType {
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[3]
+}
+
+func (x RunResult) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RunResult.Descriptor instead.
+func (RunResult) EnumDescriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{3}
+}
+
 // Space tells which kind of object a name belongs to.
 type Space int32
 
@@ -200,6 +261,7 @@ const (
 	Space_LOCK      Space = 0
 	Space_ELECTION  Space = 1
 	Space_SEMAPHORE Space = 2
+	Space_JOB       Space = 3 // level 8; the name is that of the job, NUL and the key
 )
 
 // Enum value maps for Space.
@@ -208,11 +270,13 @@ var (
 		0: "LOCK",
 		1: "ELECTION",
 		2: "SEMAPHORE",
+		3: "JOB",
 	}
 	Space_value = map[string]int32{
 		"LOCK":      0,
 		"ELECTION":  1,
 		"SEMAPHORE": 2,
+		"JOB":       3,
 	}
 )
 
@@ -227,11 +291,11 @@ func (x Space) String() string {
 }
 
 func (Space) Descriptor() protoreflect.EnumDescriptor {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[3].Descriptor()
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4].Descriptor()
 }
 
 func (Space) Type() protoreflect.EnumType {
-	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[3]
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4]
 }
 
 func (x Space) Number() protoreflect.EnumNumber {
@@ -240,7 +304,7 @@ func (x Space) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Space.Descriptor instead.
 func (Space) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{3}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
 }
 
 // Code is a fact that the machine states. The root turns it into a Go error.
@@ -272,6 +336,7 @@ const (
 	Code_STALE_SEQUENCER     Code = 22 // the session does not hold the key with that lock index
 	Code_LEVEL               Code = 23 // the feature level is not supported by every member; detail
 	Code_DEADLOCK            Code = 24 // the wait of a Lock with refuse_deadlock would close a cycle; cycle
+	Code_JOB_DONE            Code = 25 // the key is not to run any more; run
 )
 
 // Enum value maps for Code.
@@ -302,6 +367,7 @@ var (
 		22: "STALE_SEQUENCER",
 		23: "LEVEL",
 		24: "DEADLOCK",
+		25: "JOB_DONE",
 	}
 	Code_value = map[string]int32{
 		"CODE_UNSPECIFIED":    0,
@@ -329,6 +395,7 @@ var (
 		"STALE_SEQUENCER":     22,
 		"LEVEL":               23,
 		"DEADLOCK":            24,
+		"JOB_DONE":            25,
 	}
 )
 
@@ -343,11 +410,11 @@ func (x Code) String() string {
 }
 
 func (Code) Descriptor() protoreflect.EnumDescriptor {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4].Descriptor()
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[5].Descriptor()
 }
 
 func (Code) Type() protoreflect.EnumType {
-	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4]
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[5]
 }
 
 func (x Code) Number() protoreflect.EnumNumber {
@@ -356,7 +423,7 @@ func (x Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Code.Descriptor instead.
 func (Code) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{5}
 }
 
 type KeyOp_Kind int32
@@ -416,11 +483,11 @@ func (x KeyOp_Kind) String() string {
 }
 
 func (KeyOp_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[5].Descriptor()
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[6].Descriptor()
 }
 
 func (KeyOp_Kind) Type() protoreflect.EnumType {
-	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[5]
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[6]
 }
 
 func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
@@ -429,7 +496,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -1341,7 +1408,8 @@ type Awaiting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	Semaphore     string                 `protobuf:"bytes,3,opt,name=semaphore,proto3" json:"semaphore,omitempty"` // "": of a lock or an election
+	Semaphore     string                 `protobuf:"bytes,3,opt,name=semaphore,proto3" json:"semaphore,omitempty"` // "": of a lock, an election or a job
+	Job           string                 `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`             // the name in the space JOB; "": of no job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1393,6 +1461,13 @@ func (x *Awaiting) GetSession() []byte {
 func (x *Awaiting) GetSemaphore() string {
 	if x != nil {
 		return x.Semaphore
+	}
+	return ""
+}
+
+func (x *Awaiting) GetJob() string {
+	if x != nil {
+		return x.Job
 	}
 	return ""
 }
@@ -2297,6 +2372,8 @@ type Command struct {
 	//	*Command_LockSet
 	//	*Command_UnlockSet
 	//	*Command_ReportProcess
+	//	*Command_RunJob
+	//	*Command_EndRun
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2618,6 +2695,24 @@ func (x *Command) GetReportProcess() *ReportProcess {
 	return nil
 }
 
+func (x *Command) GetRunJob() *RunJob {
+	if x != nil {
+		if x, ok := x.Op.(*Command_RunJob); ok {
+			return x.RunJob
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetEndRun() *EndRun {
+	if x != nil {
+		if x, ok := x.Op.(*Command_EndRun); ok {
+			return x.EndRun
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -2746,6 +2841,14 @@ type Command_ReportProcess struct {
 	ReportProcess *ReportProcess `protobuf:"bytes,31,opt,name=report_process,json=reportProcess,proto3,oneof"` // level 7
 }
 
+type Command_RunJob struct {
+	RunJob *RunJob `protobuf:"bytes,32,opt,name=run_job,json=runJob,proto3,oneof"` // level 8
+}
+
+type Command_EndRun struct {
+	EndRun *EndRun `protobuf:"bytes,33,opt,name=end_run,json=endRun,proto3,oneof"` // level 8
+}
+
 func (*Command_Register) isCommand_Op() {}
 
 func (*Command_Renew) isCommand_Op() {}
@@ -2807,6 +2910,10 @@ func (*Command_LockSet) isCommand_Op() {}
 func (*Command_UnlockSet) isCommand_Op() {}
 
 func (*Command_ReportProcess) isCommand_Op() {}
+
+func (*Command_RunJob) isCommand_Op() {}
+
+func (*Command_EndRun) isCommand_Op() {}
 
 // Register registers the submission's incarnation. It succeeds only with a
 // (boot, attempt) larger than in every earlier registration of the member, and with
@@ -4600,6 +4707,202 @@ func (x *UnlockSet) GetTrace() []byte {
 	return nil
 }
 
+// RunJob waits for a run of a job: until no other run of the key is under way, and, with every, until so long after
+// the start of the run before. The run is a hold in the space JOB, of the session. It is refused, at once or while it
+// waits, with JOB_DONE once the key is not to run any more.
+type RunJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"` // "": with every
+	Session       []byte                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	Handle        uint64                 `protobuf:"varint,4,opt,name=handle,proto3" json:"handle,omitempty"`
+	Attempts      uint32                 `protobuf:"varint,5,opt,name=attempts,proto3" json:"attempts,omitempty"` // not after so many runs of the key; 0: without bound; 0 with every
+	Keep          int64                  `protobuf:"varint,6,opt,name=keep,proto3" json:"keep,omitempty"`         // for how long the run is retained after its end, by group time; 0: not by time
+	Every         int64                  `protobuf:"varint,7,opt,name=every,proto3" json:"every,omitempty"`       // between the starts of this run and of the next one, by group time
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunJob) Reset() {
+	*x = RunJob{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunJob) ProtoMessage() {}
+
+func (x *RunJob) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunJob.ProtoReflect.Descriptor instead.
+func (*RunJob) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *RunJob) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *RunJob) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *RunJob) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *RunJob) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *RunJob) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *RunJob) GetKeep() int64 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
+func (x *RunJob) GetEvery() int64 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
+// EndRun records the result of a run and ends it.
+type EndRun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Session       []byte                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	Handle        uint64                 `protobuf:"varint,4,opt,name=handle,proto3" json:"handle,omitempty"`
+	Fence         uint64                 `protobuf:"varint,5,opt,name=fence,proto3" json:"fence,omitempty"`
+	Result        RunResult              `protobuf:"varint,6,opt,name=result,proto3,enum=conclave.internal.v1.RunResult" json:"result,omitempty"` // DONE, FAILED or NOT_STARTED
+	Detail        string                 `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`                                      // for people
+	Trace         []byte                 `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`                                        // as in Unlock
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndRun) Reset() {
+	*x = EndRun{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndRun) ProtoMessage() {}
+
+func (x *EndRun) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndRun.ProtoReflect.Descriptor instead.
+func (*EndRun) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *EndRun) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *EndRun) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *EndRun) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *EndRun) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *EndRun) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *EndRun) GetResult() RunResult {
+	if x != nil {
+		return x.Result
+	}
+	return RunResult_RUN_UNSPECIFIED
+}
+
+func (x *EndRun) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *EndRun) GetTrace() []byte {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
 // Proclaim changes the value of an election's leader.
 type Proclaim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4614,7 +4917,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4626,7 +4929,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4639,7 +4942,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Proclaim) GetName() string {
@@ -4692,7 +4995,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4704,7 +5007,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4717,7 +5020,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Acquire) GetName() string {
@@ -4775,7 +5078,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4787,7 +5090,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4800,7 +5103,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Release) GetName() string {
@@ -4841,7 +5144,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4853,7 +5156,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4866,7 +5169,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Resize) GetName() string {
@@ -4893,7 +5196,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4905,7 +5208,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4918,7 +5221,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -4943,7 +5246,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4955,7 +5258,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4968,7 +5271,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -5033,7 +5336,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5045,7 +5348,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5058,7 +5361,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -5102,13 +5405,14 @@ type Reply struct {
 	// then; of Renew that of its entry.
 	Now           int64     `protobuf:"varint,30,opt,name=now,proto3" json:"now,omitempty"`
 	Set           *SetReply `protobuf:"bytes,20,opt,name=set,proto3" json:"set,omitempty"` // level 7: of a LockSet that is granted, queued or not available
+	Run           *Run      `protobuf:"bytes,21,opt,name=run,proto3" json:"run,omitempty"` // level 8: with JOB_DONE the last run of the key; of a RunJob that is granted the run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5120,7 +5424,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5133,7 +5437,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Reply) GetCode() Code {
@@ -5283,6 +5587,122 @@ func (x *Reply) GetSet() *SetReply {
 	return nil
 }
 
+func (x *Reply) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+// Run is a run of a job when the command was applied.
+type Run struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Result        RunResult              `protobuf:"varint,1,opt,name=result,proto3,enum=conclave.internal.v1.RunResult" json:"result,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // runs of the key, with this one; of every: number of the period
+	Fence         uint64                 `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"`
+	Session       []byte                 `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
+	Member        uint64                 `protobuf:"varint,5,opt,name=member,proto3" json:"member,omitempty"`
+	Client        bool                   `protobuf:"varint,6,opt,name=client,proto3" json:"client,omitempty"`   // member is a client's ID
+	Started       int64                  `protobuf:"varint,7,opt,name=started,proto3" json:"started,omitempty"` // how long ago, by group time
+	Ended         int64                  `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`     // how long ago; 0 while it runs
+	Detail        string                 `protobuf:"bytes,9,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Run) Reset() {
+	*x = Run{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Run) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Run) ProtoMessage() {}
+
+func (x *Run) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Run.ProtoReflect.Descriptor instead.
+func (*Run) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *Run) GetResult() RunResult {
+	if x != nil {
+		return x.Result
+	}
+	return RunResult_RUN_UNSPECIFIED
+}
+
+func (x *Run) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Run) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *Run) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *Run) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *Run) GetClient() bool {
+	if x != nil {
+		return x.Client
+	}
+	return false
+}
+
+func (x *Run) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *Run) GetEnded() int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *Run) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // SetReply is what a reply to a LockSet has besides.
 type SetReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5297,7 +5717,7 @@ type SetReply struct {
 
 func (x *SetReply) Reset() {
 	*x = SetReply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5309,7 +5729,7 @@ func (x *SetReply) String() string {
 func (*SetReply) ProtoMessage() {}
 
 func (x *SetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5322,7 +5742,7 @@ func (x *SetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
 func (*SetReply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SetReply) GetFences() []uint64 {
@@ -5358,7 +5778,7 @@ type Taken struct {
 
 func (x *Taken) Reset() {
 	*x = Taken{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5370,7 +5790,7 @@ func (x *Taken) String() string {
 func (*Taken) ProtoMessage() {}
 
 func (x *Taken) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5383,7 +5803,7 @@ func (x *Taken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Taken.ProtoReflect.Descriptor instead.
 func (*Taken) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Taken) GetName() uint32 {
@@ -5418,7 +5838,7 @@ type Cycle struct {
 
 func (x *Cycle) Reset() {
 	*x = Cycle{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5430,7 +5850,7 @@ func (x *Cycle) String() string {
 func (*Cycle) ProtoMessage() {}
 
 func (x *Cycle) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5443,7 +5863,7 @@ func (x *Cycle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cycle.ProtoReflect.Descriptor instead.
 func (*Cycle) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Cycle) GetLength() uint32 {
@@ -5474,7 +5894,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5486,7 +5906,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5499,7 +5919,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Wait) GetName() string {
@@ -5553,7 +5973,7 @@ type LockOwner struct {
 
 func (x *LockOwner) Reset() {
 	*x = LockOwner{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5565,7 +5985,7 @@ func (x *LockOwner) String() string {
 func (*LockOwner) ProtoMessage() {}
 
 func (x *LockOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5578,7 +5998,7 @@ func (x *LockOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockOwner.ProtoReflect.Descriptor instead.
 func (*LockOwner) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LockOwner) GetSession() []byte {
@@ -5684,7 +6104,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5696,7 +6116,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5709,7 +6129,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -5749,7 +6169,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5761,7 +6181,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5774,7 +6194,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -5835,7 +6255,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5847,7 +6267,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5860,7 +6280,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -5927,7 +6347,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5939,7 +6359,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5952,7 +6372,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -6067,7 +6487,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6079,7 +6499,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6092,7 +6512,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -6198,7 +6618,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6210,7 +6630,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6223,7 +6643,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -6269,7 +6689,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6281,7 +6701,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6294,7 +6714,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -6357,7 +6777,7 @@ type EndedClientState struct {
 
 func (x *EndedClientState) Reset() {
 	*x = EndedClientState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6369,7 +6789,7 @@ func (x *EndedClientState) String() string {
 func (*EndedClientState) ProtoMessage() {}
 
 func (x *EndedClientState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6382,7 +6802,7 @@ func (x *EndedClientState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedClientState.ProtoReflect.Descriptor instead.
 func (*EndedClientState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *EndedClientState) GetUntil() int64 {
@@ -6415,7 +6835,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6427,7 +6847,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6440,7 +6860,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SessionState) GetName() string {
@@ -6570,7 +6990,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6582,7 +7002,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6595,7 +7015,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -6710,7 +7130,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6722,7 +7142,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6735,7 +7155,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ShareState) GetSession() []byte {
@@ -6832,7 +7252,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6844,7 +7264,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6857,7 +7277,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -6892,7 +7312,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6904,7 +7324,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6917,7 +7337,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -6987,7 +7407,7 @@ type SlotState struct {
 
 func (x *SlotState) Reset() {
 	*x = SlotState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6999,7 +7419,7 @@ func (x *SlotState) String() string {
 func (*SlotState) ProtoMessage() {}
 
 func (x *SlotState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7012,7 +7432,7 @@ func (x *SlotState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotState.ProtoReflect.Descriptor instead.
 func (*SlotState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{76}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SlotState) GetSession() string {
@@ -7030,25 +7450,29 @@ func (x *SlotState) GetPosition() uint64 {
 }
 
 type WaiterState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	Handle        uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
-	Incarnation   []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
-	Permits       uint32                 `protobuf:"varint,5,opt,name=permits,proto3" json:"permits,omitempty"` // of a semaphore
-	Value         []byte                 `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`      // of a candidate
-	Lingering     bool                   `protobuf:"varint,7,opt,name=lingering,proto3" json:"lingering,omitempty"`
-	Since         int64                  `protobuf:"varint,8,opt,name=since,proto3" json:"since,omitempty"` // group time of the request; 0: unknown, as in LockState
-	Label         string                 `protobuf:"bytes,9,opt,name=label,proto3" json:"label,omitempty"`
-	Shared        bool                   `protobuf:"varint,10,opt,name=shared,proto3" json:"shared,omitempty"`                  // level 7
-	MaxHold       int64                  `protobuf:"varint,20,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"` // level 7; of permits, with since
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Session     []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Handle      uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	Incarnation []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Seq         uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
+	Permits     uint32                 `protobuf:"varint,5,opt,name=permits,proto3" json:"permits,omitempty"` // of a semaphore
+	Value       []byte                 `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`      // of a candidate
+	Lingering   bool                   `protobuf:"varint,7,opt,name=lingering,proto3" json:"lingering,omitempty"`
+	Since       int64                  `protobuf:"varint,8,opt,name=since,proto3" json:"since,omitempty"` // group time of the request; 0: unknown, as in LockState
+	Label       string                 `protobuf:"bytes,9,opt,name=label,proto3" json:"label,omitempty"`
+	Shared      bool                   `protobuf:"varint,10,opt,name=shared,proto3" json:"shared,omitempty"`                  // level 7
+	MaxHold     int64                  `protobuf:"varint,20,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"` // level 7; of permits, with since
+	// Level 8, of a run: as in RunJob.
+	Attempts      uint32 `protobuf:"varint,21,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Keep          int64  `protobuf:"varint,22,opt,name=keep,proto3" json:"keep,omitempty"`
+	Every         int64  `protobuf:"varint,23,opt,name=every,proto3" json:"every,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7060,7 +7484,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7073,7 +7497,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{77}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -7153,6 +7577,213 @@ func (x *WaiterState) GetMaxHold() int64 {
 	return 0
 }
 
+func (x *WaiterState) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *WaiterState) GetKeep() int64 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
+func (x *WaiterState) GetEvery() int64 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
+// JobState is kept of a job once one of its keys has run.
+type JobState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Forgets       bool                   `protobuf:"varint,1,opt,name=forgets,proto3" json:"forgets,omitempty"` // a key was forgotten: floor, and all keys below it, do not run any more
+	Floor         string                 `protobuf:"bytes,2,opt,name=floor,proto3" json:"floor,omitempty"`
+	Periods       uint64                 `protobuf:"varint,3,opt,name=periods,proto3" json:"periods,omitempty"` // runs with every so far
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobState) Reset() {
+	*x = JobState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobState) ProtoMessage() {}
+
+func (x *JobState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobState.ProtoReflect.Descriptor instead.
+func (*JobState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *JobState) GetForgets() bool {
+	if x != nil {
+		return x.Forgets
+	}
+	return false
+}
+
+func (x *JobState) GetFloor() string {
+	if x != nil {
+		return x.Floor
+	}
+	return ""
+}
+
+func (x *JobState) GetPeriods() uint64 {
+	if x != nil {
+		return x.Periods
+	}
+	return 0
+}
+
+// RunState is the last run of a key, or a run with every. While it runs, the LockState in the space JOB has the rest.
+type RunState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Result        RunResult              `protobuf:"varint,1,opt,name=result,proto3,enum=conclave.internal.v1.RunResult" json:"result,omitempty"`
+	Attempts      uint32                 `protobuf:"varint,2,opt,name=attempts,proto3" json:"attempts,omitempty"` // runs of the key so far; 0: a key that waits for its first one
+	Fence         uint64                 `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"`
+	Session       []byte                 `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
+	Member        uint64                 `protobuf:"varint,5,opt,name=member,proto3" json:"member,omitempty"`
+	Client        bool                   `protobuf:"varint,6,opt,name=client,proto3" json:"client,omitempty"`
+	Started       int64                  `protobuf:"varint,7,opt,name=started,proto3" json:"started,omitempty"` // group time
+	Ended         int64                  `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`     // group time; 0: it runs
+	Detail        string                 `protobuf:"bytes,9,opt,name=detail,proto3" json:"detail,omitempty"`
+	Keep          int64                  `protobuf:"varint,10,opt,name=keep,proto3" json:"keep,omitempty"`   // as in RunJob
+	Every         int64                  `protobuf:"varint,11,opt,name=every,proto3" json:"every,omitempty"` // as in RunJob
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunState) Reset() {
+	*x = RunState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunState) ProtoMessage() {}
+
+func (x *RunState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunState.ProtoReflect.Descriptor instead.
+func (*RunState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *RunState) GetResult() RunResult {
+	if x != nil {
+		return x.Result
+	}
+	return RunResult_RUN_UNSPECIFIED
+}
+
+func (x *RunState) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *RunState) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *RunState) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *RunState) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *RunState) GetClient() bool {
+	if x != nil {
+		return x.Client
+	}
+	return false
+}
+
+func (x *RunState) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *RunState) GetEnded() int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *RunState) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *RunState) GetKeep() int64 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
+func (x *RunState) GetEvery() int64 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
 // SetState is a set that is held. Its locks have no record of their own.
 type SetState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7173,7 +7804,7 @@ type SetState struct {
 
 func (x *SetState) Reset() {
 	*x = SetState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7185,7 +7816,7 @@ func (x *SetState) String() string {
 func (*SetState) ProtoMessage() {}
 
 func (x *SetState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7198,7 +7829,7 @@ func (x *SetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetState.ProtoReflect.Descriptor instead.
 func (*SetState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{78}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetState) GetSession() []byte {
@@ -7296,7 +7927,7 @@ type SetWaiterState struct {
 
 func (x *SetWaiterState) Reset() {
 	*x = SetWaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7308,7 +7939,7 @@ func (x *SetWaiterState) String() string {
 func (*SetWaiterState) ProtoMessage() {}
 
 func (x *SetWaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7321,7 +7952,7 @@ func (x *SetWaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWaiterState.ProtoReflect.Descriptor instead.
 func (*SetWaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{79}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SetWaiterState) GetSession() []byte {
@@ -7397,7 +8028,7 @@ type PassedState struct {
 
 func (x *PassedState) Reset() {
 	*x = PassedState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7409,7 +8040,7 @@ func (x *PassedState) String() string {
 func (*PassedState) ProtoMessage() {}
 
 func (x *PassedState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7422,7 +8053,7 @@ func (x *PassedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassedState.ProtoReflect.Descriptor instead.
 func (*PassedState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{80}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *PassedState) GetTimes() uint32 {
@@ -7447,7 +8078,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7459,7 +8090,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7472,7 +8103,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{81}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -7533,7 +8164,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7545,7 +8176,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7558,7 +8189,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{82}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -7636,11 +8267,12 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\bawaiting\x18\x02 \x03(\v2\x1e.conclave.internal.v1.AwaitingR\bawaiting\x12\x1a\n" +
 	"\bsessions\x18\x03 \x03(\fR\bsessions\x12\x12\n" +
 	"\x04more\x18\x04 \x01(\bR\x04more\x12\x14\n" +
-	"\x05views\x18\x0f \x01(\bR\x05views\"T\n" +
+	"\x05views\x18\x0f \x01(\bR\x05views\"f\n" +
 	"\bAwaiting\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x1c\n" +
-	"\tsemaphore\x18\x03 \x01(\tR\tsemaphore\"W\n" +
+	"\tsemaphore\x18\x03 \x01(\tR\tsemaphore\x12\x10\n" +
+	"\x03job\x18\x04 \x01(\tR\x03job\"W\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
@@ -7702,7 +8334,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04part\x18\x02 \x01(\fR\x04part\x12\x12\n" +
 	"\x04last\x18\x03 \x01(\bR\x04last\x127\n" +
 	"\afailure\x18\x04 \x01(\x0e2\x1d.conclave.internal.v1.FailureR\afailure\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"\x98\x10\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"\x8a\x11\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -7740,7 +8372,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\block_set\x18\x1d \x01(\v2\x1d.conclave.internal.v1.LockSetH\x00R\alockSet\x12@\n" +
 	"\n" +
 	"unlock_set\x18\x1e \x01(\v2\x1f.conclave.internal.v1.UnlockSetH\x00R\tunlockSet\x12L\n" +
-	"\x0ereport_process\x18\x1f \x01(\v2#.conclave.internal.v1.ReportProcessH\x00R\rreportProcessB\x04\n" +
+	"\x0ereport_process\x18\x1f \x01(\v2#.conclave.internal.v1.ReportProcessH\x00R\rreportProcess\x127\n" +
+	"\arun_job\x18  \x01(\v2\x1c.conclave.internal.v1.RunJobH\x00R\x06runJob\x127\n" +
+	"\aend_run\x18! \x01(\v2\x1c.conclave.internal.v1.EndRunH\x00R\x06endRunB\x04\n" +
 	"\x02op\"\xb8\x02\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
@@ -7878,7 +8512,24 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\tUnlockSet\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x14\n" +
-	"\x05trace\x18\x03 \x01(\fR\x05trace\"|\n" +
+	"\x05trace\x18\x03 \x01(\fR\x05trace\"\xa4\x01\n" +
+	"\x06RunJob\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x18\n" +
+	"\asession\x18\x03 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x04 \x01(\x04R\x06handle\x12\x1a\n" +
+	"\battempts\x18\x05 \x01(\rR\battempts\x12\x12\n" +
+	"\x04keep\x18\x06 \x01(\x03R\x04keep\x12\x14\n" +
+	"\x05every\x18\a \x01(\x03R\x05every\"\xdb\x01\n" +
+	"\x06EndRun\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x18\n" +
+	"\asession\x18\x03 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x04 \x01(\x04R\x06handle\x12\x14\n" +
+	"\x05fence\x18\x05 \x01(\x04R\x05fence\x127\n" +
+	"\x06result\x18\x06 \x01(\x0e2\x1f.conclave.internal.v1.RunResultR\x06result\x12\x16\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\x12\x14\n" +
+	"\x05trace\x18\b \x01(\fR\x05trace\"|\n" +
 	"\bProclaim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -7928,7 +8579,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\">\n" +
 	"\bWithdraw\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x94\x05\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xc1\x05\n" +
 	"\x05Reply\x12.\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x1a.conclave.internal.v1.CodeR\x04code\x12\x14\n" +
 	"\x05holds\x18\x03 \x01(\rR\x05holds\x12\x14\n" +
@@ -7952,7 +8603,18 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05cycle\x18\x13 \x01(\v2\x1b.conclave.internal.v1.CycleR\x05cycle\x12\x18\n" +
 	"\aallowed\x18\x12 \x01(\x03R\aallowed\x12\x10\n" +
 	"\x03now\x18\x1e \x01(\x03R\x03now\x120\n" +
-	"\x03set\x18\x14 \x01(\v2\x1e.conclave.internal.v1.SetReplyR\x03set\"m\n" +
+	"\x03set\x18\x14 \x01(\v2\x1e.conclave.internal.v1.SetReplyR\x03set\x12+\n" +
+	"\x03run\x18\x15 \x01(\v2\x19.conclave.internal.v1.RunR\x03run\"\x80\x02\n" +
+	"\x03Run\x127\n" +
+	"\x06result\x18\x01 \x01(\x0e2\x1f.conclave.internal.v1.RunResultR\x06result\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05fence\x18\x03 \x01(\x04R\x05fence\x12\x18\n" +
+	"\asession\x18\x04 \x01(\fR\asession\x12\x16\n" +
+	"\x06member\x18\x05 \x01(\x04R\x06member\x12\x16\n" +
+	"\x06client\x18\x06 \x01(\bR\x06client\x12\x18\n" +
+	"\astarted\x18\a \x01(\x03R\astarted\x12\x14\n" +
+	"\x05ended\x18\b \x01(\x03R\x05ended\x12\x16\n" +
+	"\x06detail\x18\t \x01(\tR\x06detail\"m\n" +
 	"\bSetReply\x12\x16\n" +
 	"\x06fences\x18\x01 \x03(\x04R\x06fences\x12\x16\n" +
 	"\x06shared\x18\x02 \x01(\rR\x06shared\x121\n" +
@@ -8118,7 +8780,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\trequested\x18\x15 \x01(\x03R\trequestedJ\x04\b\x06\x10\a\"A\n" +
 	"\tSlotState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x1a\n" +
-	"\bposition\x18\x02 \x01(\x04R\bposition\"\xa0\x02\n" +
+	"\bposition\x18\x02 \x01(\x04R\bposition\"\xe6\x02\n" +
 	"\vWaiterState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12 \n" +
@@ -8131,7 +8793,27 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05label\x18\t \x01(\tR\x05label\x12\x16\n" +
 	"\x06shared\x18\n" +
 	" \x01(\bR\x06shared\x12\x19\n" +
-	"\bmax_hold\x18\x14 \x01(\x03R\amaxHold\"\x94\x02\n" +
+	"\bmax_hold\x18\x14 \x01(\x03R\amaxHold\x12\x1a\n" +
+	"\battempts\x18\x15 \x01(\rR\battempts\x12\x12\n" +
+	"\x04keep\x18\x16 \x01(\x03R\x04keep\x12\x14\n" +
+	"\x05every\x18\x17 \x01(\x03R\x05every\"T\n" +
+	"\bJobState\x12\x18\n" +
+	"\aforgets\x18\x01 \x01(\bR\aforgets\x12\x14\n" +
+	"\x05floor\x18\x02 \x01(\tR\x05floor\x12\x18\n" +
+	"\aperiods\x18\x03 \x01(\x04R\aperiods\"\xb1\x02\n" +
+	"\bRunState\x127\n" +
+	"\x06result\x18\x01 \x01(\x0e2\x1f.conclave.internal.v1.RunResultR\x06result\x12\x1a\n" +
+	"\battempts\x18\x02 \x01(\rR\battempts\x12\x14\n" +
+	"\x05fence\x18\x03 \x01(\x04R\x05fence\x12\x18\n" +
+	"\asession\x18\x04 \x01(\fR\asession\x12\x16\n" +
+	"\x06member\x18\x05 \x01(\x04R\x06member\x12\x16\n" +
+	"\x06client\x18\x06 \x01(\bR\x06client\x12\x18\n" +
+	"\astarted\x18\a \x01(\x03R\astarted\x12\x14\n" +
+	"\x05ended\x18\b \x01(\x03R\x05ended\x12\x16\n" +
+	"\x06detail\x18\t \x01(\tR\x06detail\x12\x12\n" +
+	"\x04keep\x18\n" +
+	" \x01(\x03R\x04keep\x12\x14\n" +
+	"\x05every\x18\v \x01(\x03R\x05every\"\x94\x02\n" +
 	"\bSetState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
@@ -8186,11 +8868,21 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"CheckState\x12\v\n" +
 	"\aPASSING\x10\x00\x12\v\n" +
 	"\aWARNING\x10\x01\x12\f\n" +
-	"\bCRITICAL\x10\x02*.\n" +
+	"\bCRITICAL\x10\x02*m\n" +
+	"\tRunResult\x12\x13\n" +
+	"\x0fRUN_UNSPECIFIED\x10\x00\x12\v\n" +
+	"\aRUNNING\x10\x01\x12\b\n" +
+	"\x04DONE\x10\x02\x12\n" +
+	"\n" +
+	"\x06FAILED\x10\x03\x12\b\n" +
+	"\x04LOST\x10\x04\x12\x0f\n" +
+	"\vNOT_STARTED\x10\x05\x12\r\n" +
+	"\tFORGOTTEN\x10\x06*7\n" +
 	"\x05Space\x12\b\n" +
 	"\x04LOCK\x10\x00\x12\f\n" +
 	"\bELECTION\x10\x01\x12\r\n" +
-	"\tSEMAPHORE\x10\x02*\xa2\x03\n" +
+	"\tSEMAPHORE\x10\x02\x12\a\n" +
+	"\x03JOB\x10\x03*\xb0\x03\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\n" +
@@ -8221,7 +8913,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\rSESSION_BOUND\x10\x15\x12\x13\n" +
 	"\x0fSTALE_SEQUENCER\x10\x16\x12\t\n" +
 	"\x05LEVEL\x10\x17\x12\f\n" +
-	"\bDEADLOCK\x10\x18B/Z-github.com/conclave-go/conclave/internal/wireb\x06proto3"
+	"\bDEADLOCK\x10\x18\x12\f\n" +
+	"\bJOB_DONE\x10\x19B/Z-github.com/conclave-go/conclave/internal/wireb\x06proto3"
 
 var (
 	file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescOnce sync.Once
@@ -8235,180 +8928,192 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescData
 }
 
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Failure)(0),               // 0: conclave.internal.v1.Failure
 	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
 	(CheckState)(0),            // 2: conclave.internal.v1.CheckState
-	(Space)(0),                 // 3: conclave.internal.v1.Space
-	(Code)(0),                  // 4: conclave.internal.v1.Code
-	(KeyOp_Kind)(0),            // 5: conclave.internal.v1.KeyOp.Kind
-	(*Batch)(nil),              // 6: conclave.internal.v1.Batch
-	(*Submission)(nil),         // 7: conclave.internal.v1.Submission
-	(*Call)(nil),               // 8: conclave.internal.v1.Call
-	(*Frame)(nil),              // 9: conclave.internal.v1.Frame
-	(*CrashEvidence)(nil),      // 10: conclave.internal.v1.CrashEvidence
-	(*CrashedProcess)(nil),     // 11: conclave.internal.v1.CrashedProcess
-	(*Membership)(nil),         // 12: conclave.internal.v1.Membership
-	(*VouchedMember)(nil),      // 13: conclave.internal.v1.VouchedMember
-	(*Digest)(nil),             // 14: conclave.internal.v1.Digest
-	(*LeadershipTransfer)(nil), // 15: conclave.internal.v1.LeadershipTransfer
-	(*ClientFrame)(nil),        // 16: conclave.internal.v1.ClientFrame
-	(*Attach)(nil),             // 17: conclave.internal.v1.Attach
-	(*Awaiting)(nil),           // 18: conclave.internal.v1.Awaiting
-	(*Request)(nil),            // 19: conclave.internal.v1.Request
-	(*MemberFrame)(nil),        // 20: conclave.internal.v1.MemberFrame
-	(*Attached)(nil),           // 21: conclave.internal.v1.Attached
-	(*GroupView)(nil),          // 22: conclave.internal.v1.GroupView
-	(*Delivery)(nil),           // 23: conclave.internal.v1.Delivery
-	(*Notice)(nil),             // 24: conclave.internal.v1.Notice
-	(*DeliveredOutcome)(nil),   // 25: conclave.internal.v1.DeliveredOutcome
-	(*EndedSession)(nil),       // 26: conclave.internal.v1.EndedSession
-	(*DeliveredRecall)(nil),    // 27: conclave.internal.v1.DeliveredRecall
-	(*Renewed)(nil),            // 28: conclave.internal.v1.Renewed
-	(*Answer)(nil),             // 29: conclave.internal.v1.Answer
-	(*Command)(nil),            // 30: conclave.internal.v1.Command
-	(*Register)(nil),           // 31: conclave.internal.v1.Register
-	(*RegisterClient)(nil),     // 32: conclave.internal.v1.RegisterClient
-	(*RenewClients)(nil),       // 33: conclave.internal.v1.RenewClients
-	(*Renew)(nil),              // 34: conclave.internal.v1.Renew
-	(*Deregister)(nil),         // 35: conclave.internal.v1.Deregister
-	(*RemoveMember)(nil),       // 36: conclave.internal.v1.RemoveMember
-	(*AdmitMember)(nil),        // 37: conclave.internal.v1.AdmitMember
-	(*SetGroupConfig)(nil),     // 38: conclave.internal.v1.SetGroupConfig
-	(*RaiseLevel)(nil),         // 39: conclave.internal.v1.RaiseLevel
-	(*OpenSession)(nil),        // 40: conclave.internal.v1.OpenSession
-	(*CreateSession)(nil),      // 41: conclave.internal.v1.CreateSession
-	(*RenewSession)(nil),       // 42: conclave.internal.v1.RenewSession
-	(*AttachSession)(nil),      // 43: conclave.internal.v1.AttachSession
-	(*SetCheck)(nil),           // 44: conclave.internal.v1.SetCheck
-	(*DropCheck)(nil),          // 45: conclave.internal.v1.DropCheck
-	(*ReportGossip)(nil),       // 46: conclave.internal.v1.ReportGossip
-	(*ReportProcess)(nil),      // 47: conclave.internal.v1.ReportProcess
-	(*CloseSession)(nil),       // 48: conclave.internal.v1.CloseSession
-	(*Lock)(nil),               // 49: conclave.internal.v1.Lock
-	(*Refill)(nil),             // 50: conclave.internal.v1.Refill
-	(*Unlock)(nil),             // 51: conclave.internal.v1.Unlock
-	(*Downgrade)(nil),          // 52: conclave.internal.v1.Downgrade
-	(*Extend)(nil),             // 53: conclave.internal.v1.Extend
-	(*LockSet)(nil),            // 54: conclave.internal.v1.LockSet
-	(*UnlockSet)(nil),          // 55: conclave.internal.v1.UnlockSet
-	(*Proclaim)(nil),           // 56: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 57: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 58: conclave.internal.v1.Release
-	(*Resize)(nil),             // 59: conclave.internal.v1.Resize
-	(*Write)(nil),              // 60: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 61: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 62: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 63: conclave.internal.v1.Reply
-	(*SetReply)(nil),           // 64: conclave.internal.v1.SetReply
-	(*Taken)(nil),              // 65: conclave.internal.v1.Taken
-	(*Cycle)(nil),              // 66: conclave.internal.v1.Cycle
-	(*Wait)(nil),               // 67: conclave.internal.v1.Wait
-	(*LockOwner)(nil),          // 68: conclave.internal.v1.LockOwner
-	(*CheckTerms)(nil),         // 69: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 70: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 71: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 72: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 73: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 74: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 75: conclave.internal.v1.IncarnationState
-	(*EndedClientState)(nil),   // 76: conclave.internal.v1.EndedClientState
-	(*SessionState)(nil),       // 77: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 78: conclave.internal.v1.LockState
-	(*ShareState)(nil),         // 79: conclave.internal.v1.ShareState
-	(*SemaphoreState)(nil),     // 80: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 81: conclave.internal.v1.PermitState
-	(*SlotState)(nil),          // 82: conclave.internal.v1.SlotState
-	(*WaiterState)(nil),        // 83: conclave.internal.v1.WaiterState
-	(*SetState)(nil),           // 84: conclave.internal.v1.SetState
-	(*SetWaiterState)(nil),     // 85: conclave.internal.v1.SetWaiterState
-	(*PassedState)(nil),        // 86: conclave.internal.v1.PassedState
-	(*KeyState)(nil),           // 87: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 88: conclave.internal.v1.KeyDelayState
+	(RunResult)(0),             // 3: conclave.internal.v1.RunResult
+	(Space)(0),                 // 4: conclave.internal.v1.Space
+	(Code)(0),                  // 5: conclave.internal.v1.Code
+	(KeyOp_Kind)(0),            // 6: conclave.internal.v1.KeyOp.Kind
+	(*Batch)(nil),              // 7: conclave.internal.v1.Batch
+	(*Submission)(nil),         // 8: conclave.internal.v1.Submission
+	(*Call)(nil),               // 9: conclave.internal.v1.Call
+	(*Frame)(nil),              // 10: conclave.internal.v1.Frame
+	(*CrashEvidence)(nil),      // 11: conclave.internal.v1.CrashEvidence
+	(*CrashedProcess)(nil),     // 12: conclave.internal.v1.CrashedProcess
+	(*Membership)(nil),         // 13: conclave.internal.v1.Membership
+	(*VouchedMember)(nil),      // 14: conclave.internal.v1.VouchedMember
+	(*Digest)(nil),             // 15: conclave.internal.v1.Digest
+	(*LeadershipTransfer)(nil), // 16: conclave.internal.v1.LeadershipTransfer
+	(*ClientFrame)(nil),        // 17: conclave.internal.v1.ClientFrame
+	(*Attach)(nil),             // 18: conclave.internal.v1.Attach
+	(*Awaiting)(nil),           // 19: conclave.internal.v1.Awaiting
+	(*Request)(nil),            // 20: conclave.internal.v1.Request
+	(*MemberFrame)(nil),        // 21: conclave.internal.v1.MemberFrame
+	(*Attached)(nil),           // 22: conclave.internal.v1.Attached
+	(*GroupView)(nil),          // 23: conclave.internal.v1.GroupView
+	(*Delivery)(nil),           // 24: conclave.internal.v1.Delivery
+	(*Notice)(nil),             // 25: conclave.internal.v1.Notice
+	(*DeliveredOutcome)(nil),   // 26: conclave.internal.v1.DeliveredOutcome
+	(*EndedSession)(nil),       // 27: conclave.internal.v1.EndedSession
+	(*DeliveredRecall)(nil),    // 28: conclave.internal.v1.DeliveredRecall
+	(*Renewed)(nil),            // 29: conclave.internal.v1.Renewed
+	(*Answer)(nil),             // 30: conclave.internal.v1.Answer
+	(*Command)(nil),            // 31: conclave.internal.v1.Command
+	(*Register)(nil),           // 32: conclave.internal.v1.Register
+	(*RegisterClient)(nil),     // 33: conclave.internal.v1.RegisterClient
+	(*RenewClients)(nil),       // 34: conclave.internal.v1.RenewClients
+	(*Renew)(nil),              // 35: conclave.internal.v1.Renew
+	(*Deregister)(nil),         // 36: conclave.internal.v1.Deregister
+	(*RemoveMember)(nil),       // 37: conclave.internal.v1.RemoveMember
+	(*AdmitMember)(nil),        // 38: conclave.internal.v1.AdmitMember
+	(*SetGroupConfig)(nil),     // 39: conclave.internal.v1.SetGroupConfig
+	(*RaiseLevel)(nil),         // 40: conclave.internal.v1.RaiseLevel
+	(*OpenSession)(nil),        // 41: conclave.internal.v1.OpenSession
+	(*CreateSession)(nil),      // 42: conclave.internal.v1.CreateSession
+	(*RenewSession)(nil),       // 43: conclave.internal.v1.RenewSession
+	(*AttachSession)(nil),      // 44: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),           // 45: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),          // 46: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),       // 47: conclave.internal.v1.ReportGossip
+	(*ReportProcess)(nil),      // 48: conclave.internal.v1.ReportProcess
+	(*CloseSession)(nil),       // 49: conclave.internal.v1.CloseSession
+	(*Lock)(nil),               // 50: conclave.internal.v1.Lock
+	(*Refill)(nil),             // 51: conclave.internal.v1.Refill
+	(*Unlock)(nil),             // 52: conclave.internal.v1.Unlock
+	(*Downgrade)(nil),          // 53: conclave.internal.v1.Downgrade
+	(*Extend)(nil),             // 54: conclave.internal.v1.Extend
+	(*LockSet)(nil),            // 55: conclave.internal.v1.LockSet
+	(*UnlockSet)(nil),          // 56: conclave.internal.v1.UnlockSet
+	(*RunJob)(nil),             // 57: conclave.internal.v1.RunJob
+	(*EndRun)(nil),             // 58: conclave.internal.v1.EndRun
+	(*Proclaim)(nil),           // 59: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 60: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 61: conclave.internal.v1.Release
+	(*Resize)(nil),             // 62: conclave.internal.v1.Resize
+	(*Write)(nil),              // 63: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 64: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 65: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 66: conclave.internal.v1.Reply
+	(*Run)(nil),                // 67: conclave.internal.v1.Run
+	(*SetReply)(nil),           // 68: conclave.internal.v1.SetReply
+	(*Taken)(nil),              // 69: conclave.internal.v1.Taken
+	(*Cycle)(nil),              // 70: conclave.internal.v1.Cycle
+	(*Wait)(nil),               // 71: conclave.internal.v1.Wait
+	(*LockOwner)(nil),          // 72: conclave.internal.v1.LockOwner
+	(*CheckTerms)(nil),         // 73: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 74: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 75: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 76: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 77: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 78: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 79: conclave.internal.v1.IncarnationState
+	(*EndedClientState)(nil),   // 80: conclave.internal.v1.EndedClientState
+	(*SessionState)(nil),       // 81: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 82: conclave.internal.v1.LockState
+	(*ShareState)(nil),         // 83: conclave.internal.v1.ShareState
+	(*SemaphoreState)(nil),     // 84: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 85: conclave.internal.v1.PermitState
+	(*SlotState)(nil),          // 86: conclave.internal.v1.SlotState
+	(*WaiterState)(nil),        // 87: conclave.internal.v1.WaiterState
+	(*JobState)(nil),           // 88: conclave.internal.v1.JobState
+	(*RunState)(nil),           // 89: conclave.internal.v1.RunState
+	(*SetState)(nil),           // 90: conclave.internal.v1.SetState
+	(*SetWaiterState)(nil),     // 91: conclave.internal.v1.SetWaiterState
+	(*PassedState)(nil),        // 92: conclave.internal.v1.PassedState
+	(*KeyState)(nil),           // 93: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 94: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
-	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
-	8,  // 1: conclave.internal.v1.Submission.calls:type_name -> conclave.internal.v1.Call
-	7,  // 2: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
-	15, // 3: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
-	14, // 4: conclave.internal.v1.Frame.digest:type_name -> conclave.internal.v1.Digest
-	12, // 5: conclave.internal.v1.Frame.membership:type_name -> conclave.internal.v1.Membership
-	10, // 6: conclave.internal.v1.Frame.crash_evidence:type_name -> conclave.internal.v1.CrashEvidence
-	11, // 7: conclave.internal.v1.CrashEvidence.processes:type_name -> conclave.internal.v1.CrashedProcess
-	13, // 8: conclave.internal.v1.Membership.members:type_name -> conclave.internal.v1.VouchedMember
-	17, // 9: conclave.internal.v1.ClientFrame.attach:type_name -> conclave.internal.v1.Attach
-	7,  // 10: conclave.internal.v1.ClientFrame.submission:type_name -> conclave.internal.v1.Submission
-	19, // 11: conclave.internal.v1.ClientFrame.request:type_name -> conclave.internal.v1.Request
-	18, // 12: conclave.internal.v1.Attach.awaiting:type_name -> conclave.internal.v1.Awaiting
-	21, // 13: conclave.internal.v1.MemberFrame.attached:type_name -> conclave.internal.v1.Attached
-	23, // 14: conclave.internal.v1.MemberFrame.delivery:type_name -> conclave.internal.v1.Delivery
-	28, // 15: conclave.internal.v1.MemberFrame.renewed:type_name -> conclave.internal.v1.Renewed
-	29, // 16: conclave.internal.v1.MemberFrame.answer:type_name -> conclave.internal.v1.Answer
-	22, // 17: conclave.internal.v1.MemberFrame.view:type_name -> conclave.internal.v1.GroupView
-	25, // 18: conclave.internal.v1.Attached.outcomes:type_name -> conclave.internal.v1.DeliveredOutcome
-	24, // 19: conclave.internal.v1.Delivery.notices:type_name -> conclave.internal.v1.Notice
-	25, // 20: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
-	26, // 21: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
-	27, // 22: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
-	63, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
+	8,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
+	9,  // 1: conclave.internal.v1.Submission.calls:type_name -> conclave.internal.v1.Call
+	8,  // 2: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
+	16, // 3: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
+	15, // 4: conclave.internal.v1.Frame.digest:type_name -> conclave.internal.v1.Digest
+	13, // 5: conclave.internal.v1.Frame.membership:type_name -> conclave.internal.v1.Membership
+	11, // 6: conclave.internal.v1.Frame.crash_evidence:type_name -> conclave.internal.v1.CrashEvidence
+	12, // 7: conclave.internal.v1.CrashEvidence.processes:type_name -> conclave.internal.v1.CrashedProcess
+	14, // 8: conclave.internal.v1.Membership.members:type_name -> conclave.internal.v1.VouchedMember
+	18, // 9: conclave.internal.v1.ClientFrame.attach:type_name -> conclave.internal.v1.Attach
+	8,  // 10: conclave.internal.v1.ClientFrame.submission:type_name -> conclave.internal.v1.Submission
+	20, // 11: conclave.internal.v1.ClientFrame.request:type_name -> conclave.internal.v1.Request
+	19, // 12: conclave.internal.v1.Attach.awaiting:type_name -> conclave.internal.v1.Awaiting
+	22, // 13: conclave.internal.v1.MemberFrame.attached:type_name -> conclave.internal.v1.Attached
+	24, // 14: conclave.internal.v1.MemberFrame.delivery:type_name -> conclave.internal.v1.Delivery
+	29, // 15: conclave.internal.v1.MemberFrame.renewed:type_name -> conclave.internal.v1.Renewed
+	30, // 16: conclave.internal.v1.MemberFrame.answer:type_name -> conclave.internal.v1.Answer
+	23, // 17: conclave.internal.v1.MemberFrame.view:type_name -> conclave.internal.v1.GroupView
+	26, // 18: conclave.internal.v1.Attached.outcomes:type_name -> conclave.internal.v1.DeliveredOutcome
+	25, // 19: conclave.internal.v1.Delivery.notices:type_name -> conclave.internal.v1.Notice
+	26, // 20: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
+	27, // 21: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
+	28, // 22: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
+	66, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
 	0,  // 24: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
-	31, // 25: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
-	34, // 26: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
-	35, // 27: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
-	40, // 28: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
-	48, // 29: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
-	49, // 30: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	51, // 31: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	62, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
-	43, // 33: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
-	44, // 34: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
-	45, // 35: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
-	46, // 36: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	57, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	58, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	59, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	56, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	60, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
-	36, // 42: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
-	39, // 43: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
-	37, // 44: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
-	38, // 45: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
-	50, // 46: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
-	32, // 47: conclave.internal.v1.Command.register_client:type_name -> conclave.internal.v1.RegisterClient
-	33, // 48: conclave.internal.v1.Command.renew_clients:type_name -> conclave.internal.v1.RenewClients
-	41, // 49: conclave.internal.v1.Command.create_session:type_name -> conclave.internal.v1.CreateSession
-	42, // 50: conclave.internal.v1.Command.renew_session:type_name -> conclave.internal.v1.RenewSession
-	52, // 51: conclave.internal.v1.Command.downgrade:type_name -> conclave.internal.v1.Downgrade
-	53, // 52: conclave.internal.v1.Command.extend:type_name -> conclave.internal.v1.Extend
-	54, // 53: conclave.internal.v1.Command.lock_set:type_name -> conclave.internal.v1.LockSet
-	55, // 54: conclave.internal.v1.Command.unlock_set:type_name -> conclave.internal.v1.UnlockSet
-	47, // 55: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
-	1,  // 56: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	40, // 57: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
-	2,  // 58: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	3,  // 59: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
-	61, // 60: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	5,  // 61: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	4,  // 62: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	70, // 63: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	71, // 64: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	69, // 65: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	66, // 66: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
-	64, // 67: conclave.internal.v1.Reply.set:type_name -> conclave.internal.v1.SetReply
-	65, // 68: conclave.internal.v1.SetReply.taken:type_name -> conclave.internal.v1.Taken
-	70, // 69: conclave.internal.v1.Taken.holder:type_name -> conclave.internal.v1.Holder
-	67, // 70: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
-	68, // 71: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
-	68, // 72: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
-	2,  // 73: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	1,  // 74: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	75, // [75:75] is the sub-list for method output_type
-	75, // [75:75] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	32, // 25: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
+	35, // 26: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
+	36, // 27: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
+	41, // 28: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
+	49, // 29: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
+	50, // 30: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
+	52, // 31: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	65, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	44, // 33: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
+	45, // 34: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
+	46, // 35: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
+	47, // 36: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
+	60, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	61, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	62, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	59, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	63, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	37, // 42: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
+	40, // 43: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
+	38, // 44: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
+	39, // 45: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
+	51, // 46: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
+	33, // 47: conclave.internal.v1.Command.register_client:type_name -> conclave.internal.v1.RegisterClient
+	34, // 48: conclave.internal.v1.Command.renew_clients:type_name -> conclave.internal.v1.RenewClients
+	42, // 49: conclave.internal.v1.Command.create_session:type_name -> conclave.internal.v1.CreateSession
+	43, // 50: conclave.internal.v1.Command.renew_session:type_name -> conclave.internal.v1.RenewSession
+	53, // 51: conclave.internal.v1.Command.downgrade:type_name -> conclave.internal.v1.Downgrade
+	54, // 52: conclave.internal.v1.Command.extend:type_name -> conclave.internal.v1.Extend
+	55, // 53: conclave.internal.v1.Command.lock_set:type_name -> conclave.internal.v1.LockSet
+	56, // 54: conclave.internal.v1.Command.unlock_set:type_name -> conclave.internal.v1.UnlockSet
+	48, // 55: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
+	57, // 56: conclave.internal.v1.Command.run_job:type_name -> conclave.internal.v1.RunJob
+	58, // 57: conclave.internal.v1.Command.end_run:type_name -> conclave.internal.v1.EndRun
+	1,  // 58: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	41, // 59: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
+	2,  // 60: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	4,  // 61: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
+	3,  // 62: conclave.internal.v1.EndRun.result:type_name -> conclave.internal.v1.RunResult
+	64, // 63: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	6,  // 64: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	5,  // 65: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	74, // 66: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	75, // 67: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	73, // 68: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	70, // 69: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
+	68, // 70: conclave.internal.v1.Reply.set:type_name -> conclave.internal.v1.SetReply
+	67, // 71: conclave.internal.v1.Reply.run:type_name -> conclave.internal.v1.Run
+	3,  // 72: conclave.internal.v1.Run.result:type_name -> conclave.internal.v1.RunResult
+	69, // 73: conclave.internal.v1.SetReply.taken:type_name -> conclave.internal.v1.Taken
+	74, // 74: conclave.internal.v1.Taken.holder:type_name -> conclave.internal.v1.Holder
+	71, // 75: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
+	72, // 76: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
+	72, // 77: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
+	2,  // 78: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	1,  // 79: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	3,  // 80: conclave.internal.v1.RunState.result:type_name -> conclave.internal.v1.RunResult
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -8476,14 +9181,16 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_LockSet)(nil),
 		(*Command_UnlockSet)(nil),
 		(*Command_ReportProcess)(nil),
+		(*Command_RunJob)(nil),
+		(*Command_EndRun)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   83,
+			NumEnums:      7,
+			NumMessages:   88,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
