@@ -118,6 +118,9 @@ func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 		m.dismiss(o.waiter, wire.Code_WITHDRAWN)
 		return m.reply(wire.Code_OK)
 	case o.hold != nil:
+		if o.hold.isJob() {
+			jobRuns{m}.finish(o.hold, wire.RunResult_NOT_STARTED, "")
+		}
 		m.voidTicket(o.hold)
 		return m.releaseHold(o.hold)
 	case o.share != nil:
@@ -197,6 +200,8 @@ func (m *Machine) Recheck(t wire.Ticket, session wire.ID, semaphore, job string)
 		return r
 	case limit != 0:
 		return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: limit}
+	case job != "" && m.sessions[session].isBoundTo(t):
+		return jobRuns{m}.missed(job)
 	}
 	return &wire.Reply{Code: wire.Code_SESSION_EXPIRED}
 }
@@ -205,9 +210,14 @@ func (m *Machine) Recheck(t wire.Ticket, session wire.ID, semaphore, job string)
 // ticket that has obtained nothing and was not withdrawn: only that dismisses a
 // waiter of a session that is still bound to the ticket's incarnation. Else 0.
 func (m *Machine) refusedBy(t wire.Ticket, session wire.ID, semaphore string) (limit uint32) {
-	s, sem := m.sessions[session], m.semaphores.byName[semaphore]
-	if s == nil || sem == nil || s.incarnation == nil || s.incarnation.id != t.Incarnation {
+	sem := m.semaphores.byName[semaphore]
+	if sem == nil || !m.sessions[session].isBoundTo(t) {
 		return 0
 	}
 	return sem.limit
+}
+
+// isBoundTo reports whether there is the session, and it is bound to the incarnation of the ticket.
+func (s *session) isBoundTo(t wire.Ticket) bool {
+	return s != nil && s.incarnation != nil && s.incarnation.id == t.Incarnation
 }

@@ -248,7 +248,7 @@ func (e wait) lingers() bool {
 
 // blockedBy iterates over the owners of what the request waits for, also those that have ended and are
 // being released. It counts down left for each share, and for each name of a set. There is none if it waits for a
-// lock-delay, or for permits, which many sessions may release.
+// lock-delay, for permits, which many sessions may release, or for a run of a job.
 func (r request) blockedBy(v *ordered.Visits, left *int) iter.Seq[wait] {
 	return func(yield func(wait) bool) {
 		switch w := r.waiter; {
@@ -259,7 +259,7 @@ func (r request) blockedBy(v *ordered.Visits, left *int) iter.Seq[wait] {
 					return
 				}
 			}
-		case w.lock != nil:
+		case w.lock != nil && !w.lock.isJob():
 			holders(w.lock, r, !w.lock.isDue(), w.shared, v, left, yield)
 		}
 	}

@@ -103,6 +103,14 @@ func (m *Machine) dispatch(inc *incarnation, seq uint64, c *wire.Command) *wire.
 		if x := (setting{m}); x.hasSets() {
 			return x.unlock(op.UnlockSet)
 		}
+	case *wire.Command_RunJob:
+		if x := (jobRuns{m}); x.hasJobs() {
+			return x.request(inc, seq, op.RunJob)
+		}
+	case *wire.Command_EndRun:
+		if x := (jobRuns{m}); x.hasJobs() {
+			return x.end(op.EndRun)
+		}
 	case *wire.Command_Extend:
 		if x := (bounding{m}); x.hasMaxHold() {
 			return x.extend(op.Extend)

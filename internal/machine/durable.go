@@ -22,6 +22,9 @@ const (
 	sessionKind     = 's' // + session                         SessionState
 	lockKind        = 'l' // + name                            LockState
 	electionKind    = 'e' // + name                            LockState
+	jobLockKind     = 'j' // + name of a job + NUL + key       LockState
+	jobKind         = 'J' // + name                            JobState
+	runKind         = 'r' // + name of a job + NUL + key       RunState; without a key + NUL + number
 	semaphoreKind   = 'S' // + name                            SemaphoreState
 	shareKind       = 'h' // + name of a lock + NUL + number   ShareState
 	permitKind      = 'p' // + name + NUL + fence              PermitState
@@ -63,6 +66,15 @@ func (s *session) key() string { return string(sessionKind) + string(s.id[:]) }
 
 func (c *check) key() string {
 	return string(binary.BigEndian.AppendUint64([]byte{checkKind}, c.member.id)) + c.name
+}
+
+func (j *job) durable() string { return string(jobKind) + j.name }
+
+func (r *run) durable() string {
+	if r.key == "" {
+		return numbered(runKind, r.job.name+"\x00", r.period)
+	}
+	return string(runKind) + jobName(r.job.name, r.key)
 }
 
 func (w *waiter) key() string { return numbered(waiterKind, w.of(), w.position) }
@@ -170,10 +182,25 @@ func ticketState(t ticket) (incarnation []byte, seq uint64) {
 }
 
 func (w *waiter) state() proto.Message {
-	return &wire.WaiterState{
+	st := &wire.WaiterState{
 		Session: w.session.id[:], Handle: w.handle, Permits: w.permits, Value: w.value, Lingering: w.lingering,
 		Incarnation: w.ticket.by.id[:], Seq: w.ticket.seq, Since: w.since, Label: w.label,
 		Shared: w.shared, MaxHold: w.maxHold,
+	}
+	if t := w.terms; t != nil {
+		st.Attempts, st.Keep, st.Every = t.attempts, t.keep, t.every
+	}
+	return st
+}
+
+func (j *job) state() proto.Message {
+	return &wire.JobState{Forgets: j.forgets, Floor: j.floor, Periods: j.periods}
+}
+
+func (r *run) state() proto.Message {
+	return &wire.RunState{
+		Result: r.result, Attempts: r.attempts, Fence: r.fence, Session: r.session[:], Member: r.member, Client: r.client,
+		Started: r.started, Ended: r.ended, Detail: r.detail, Keep: r.keep, Every: r.every,
 	}
 }
 

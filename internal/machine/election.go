@@ -58,7 +58,7 @@ func (m *Machine) proclaim(c *wire.Proclaim) *wire.Reply {
 	if s == nil {
 		return refusal
 	}
-	l, refusal := m.holdOf(s, true, c.Name, c.Handle, c.Fence)
+	l, refusal := m.holdOf(s, &m.elections, c.Name, c.Handle, c.Fence)
 	if l == nil {
 		return refusal
 	}

@@ -56,7 +56,7 @@ func (l *lock) fields(w *wire.Writer) bool {
 
 func (s stored) fields(w *wire.Writer) bool {
 	r := s.reply
-	if r.Detail != "" || r.Holder != nil || r.Cycle != nil || r.Set != nil || len(r.Keys)+len(r.Checks) > 0 {
+	if r.Detail != "" || r.Holder != nil || r.Cycle != nil || r.Set != nil || r.Run != nil || len(r.Keys)+len(r.Checks) > 0 {
 		return false
 	}
 	w.Number(1, uint64(r.Code))

@@ -72,12 +72,25 @@ func (x sharing) serveWith(l *lock, sets candidates) {
 		switch {
 		case w == nil:
 			if l.isIdle() {
-				x.space(l.isElection()).remove(l)
+				l.spaceIn(x.Machine).remove(l)
+				if l.isJob() {
+					jobRuns(x).left(l)
+				}
 			}
 			return
 		case !w.shared && l.phase().held() && (x.left <= 0 || !w.session.dead()):
 			return // one of an ended session waits for the next entries to release what that had
 		case x.dismissDead(w):
+			continue
+		case l.isJob() && jobRuns(x).isClosedTo(w):
+			if !first && x.grants <= 0 {
+				x.sharedBy(l) // which knows the position among the portions
+				x.portions.Push(l)
+				return
+			}
+			first = false
+			x.grants--
+			jobRuns(x).dismiss(w)
 			continue
 		case l.sets().reservation(w.shared, w.position) != nil:
 			return
@@ -137,6 +150,9 @@ func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 		r.Block = firstBlock
 	}
 	bounding{m}.begin(l, w, r)
+	if w.terms != nil {
+		jobRuns{m}.begin(l, w, r)
+	}
 	return r
 }
 

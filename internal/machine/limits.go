@@ -58,6 +58,14 @@ const (
 	MaxResized       = 65_536        // semaphores whose limit was set by Resize
 	MaxSlots         = wire.MaxSlots // permits of one acquisition that get numbers
 
+	MinEvery    = second / 1000 // between the starts of two runs of a job
+	MaxEvery    = 366 * 24 * 60 * 60 * second
+	MinKeep     = second / 1000 // after the end of a run
+	MaxKeep     = 3653 * 24 * 60 * 60 * second
+	MaxRuns     = 64 // of one job that are retained: those of keys, and those of periods
+	MaxJobs     = 16_384
+	MaxJobBytes = 128 << 20 // what all retain; see jobBytes
+
 	MaxValue      = 512 << 10 // bytes, of a key's value
 	MaxOps        = 128       // operations of one Write
 	MaxPrefixKeys = 16_384    // keys that the prefixes of one Write delete
@@ -71,6 +79,8 @@ const (
 	ReservedResized    = 4_096
 	ReservedKeys       = 65_536
 	ReservedKeyBytes   = 64 << 20
+	ReservedJobs       = 1_024
+	ReservedJobBytes   = 16 << 20
 
 	maxFences = 1<<48 - 1 // the counter's bits in a fence
 	maxEpoch  = 1<<16 - 1

@@ -142,7 +142,7 @@ func (m *Machine) refill(c *wire.Refill) *wire.Reply {
 	if s == nil {
 		return refusal
 	}
-	l, refusal := m.holdOf(s, false, c.Name, c.Handle, c.Fence)
+	l, refusal := m.holdOf(s, &m.locks, c.Name, c.Handle, c.Fence)
 	switch n := uint64(min(c.Fences, MaxBlock)); {
 	case l == nil:
 		return refusal

@@ -36,9 +36,9 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 	switch {
 	case held == (l.delayUntil != 0), held != (l.holds > 0), !held && (l.fence != 0 || l.handle != 0 || l.ticket != ticket{}):
 		return errNeither
-	case !m.soundLabel(st.Label, st.Since, held), len(st.Value) > 0 && !(held && l.isElection()), l.lingering && (!held || l.isElection() || m.levels.agreed < wire.LevelLinger):
+	case !m.soundLabel(st.Label, st.Since, held), len(st.Value) > 0 && !(held && l.isElection()), l.lingering && (!held || l.isElection() || l.isJob() || m.levels.agreed < wire.LevelLinger):
 		return errRange
-	case !held && (st.Ends != 0 || st.Requested != 0):
+	case !held && (st.Ends != 0 || st.Requested != 0), l.isJob() && (held && l.holds != 1 || st.Label != ""):
 		return errRange
 	case !held:
 		m.delays.Push(l)
@@ -50,7 +50,7 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 	}
 	l.owner = m.sessions[id]
 	l.owner.list(l).Push(l)
-	if err := ld.linkBound(l, st.Ends, st.Requested, !l.isElection() && !l.lingering); err != nil {
+	if err := ld.linkBound(l, st.Ends, st.Requested, !l.isElection() && !l.isJob() && !l.lingering); err != nil {
 		return err
 	}
 	if l.ticket != (ticket{}) {
@@ -94,6 +94,8 @@ func (ld *loader) lockOf(key string) *lock {
 		return ld.m.locks.byName[key[1:]]
 	case electionKind:
 		return ld.m.elections.byName[key[1:]]
+	case jobLockKind:
+		return ld.m.jobs.locks.byName[key[1:]]
 	}
 	return nil
 }
@@ -200,7 +202,7 @@ func (ld *loader) linkWaiter(p pending[waiter, *wire.WaiterState], last uint64) 
 	case w.lock != nil:
 	case p.at[0] == semaphoreKind:
 		w.semaphore = m.semaphores.byName[p.at[1:]]
-	case p.at[0] == lockKind && len(p.at) > 1: // see linkQueues
+	case p.at[0] == lockKind && len(p.at) > 1, p.at[0] == jobLockKind: // see linkQueues and checkJobs
 		w.lock = ld.freeLock(p.at)
 	}
 	if w.ticket, err = ld.ticket(p.state.Incarnation, p.state.Seq); err != nil {
@@ -216,6 +218,9 @@ func (ld *loader) linkWaiter(p pending[waiter, *wire.WaiterState], last uint64) 
 		return errRange
 	case w.position <= last:
 		return errTwice
+	}
+	if err := ld.linkTerms(w, p.state); err != nil {
+		return err
 	}
 	m.candidates += len(w.value)
 	m.labels += len(w.label)

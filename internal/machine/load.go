@@ -60,6 +60,7 @@ type loader struct {
 	shares   []pending[share, *wire.ShareState]
 	slots    []*slots.Former
 	sets     []pending[set, *wire.SetState]
+	runs     []pending[run, string] // with the job's name
 	waiters  []pending[waiter, *wire.WaiterState]
 	tickets  []pending[wire.Ticket, *wire.Reply]
 
@@ -114,8 +115,12 @@ func (ld *loader) pair(key string, value []byte) error {
 		return errShape // all other kinds have a name
 	}
 	switch key[0] {
-	case lockKind, electionKind:
+	case lockKind, electionKind, jobLockKind:
 		return ld.lock(key, value)
+	case jobKind:
+		return ld.job(rest, value)
+	case runKind:
+		return ld.run(rest, value)
 	case semaphoreKind:
 		return ld.semaphore(rest, value)
 	case permitKind:

@@ -22,7 +22,7 @@ func (ld *loader) lock(key string, value []byte) error {
 		since: st.Since,
 	}
 	ld.m.setLabel(l, st.Label)
-	space := ld.m.space(l.isElection())
+	space := l.spaceIn(ld.m)
 	if space.byName[l.name()] != nil {
 		return errTwice
 	}

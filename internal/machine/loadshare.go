@@ -32,7 +32,7 @@ func (ld *loader) share(rest string, value []byte) error {
 // freeLock adds a lock that has no record.
 func (ld *loader) freeLock(key string) *lock {
 	l := &lock{key: key}
-	ld.m.locks.add(l)
+	l.spaceIn(ld.m).add(l)
 	return l
 }
 

@@ -44,6 +44,8 @@ func (l *lock) name() string { return l.key[1:] }
 
 func (l *lock) isElection() bool { return l.key[0] == electionKind }
 
+func (l *lock) isJob() bool { return l.key[0] == jobLockKind }
+
 func (l *lock) ownedBy(s *session, handle uint64) bool {
 	return l.owner == s && l.handle == handle && l.set() == nil && !l.unclaimed()
 }
@@ -140,6 +142,14 @@ func (m *Machine) space(election bool) *space {
 	return &m.locks
 }
 
+// spaceIn is the space that the lock is in, or belongs in.
+func (l *lock) spaceIn(m *Machine) *space {
+	if l.isJob() {
+		return &m.jobs.locks
+	}
+	return m.space(l.isElection())
+}
+
 func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 	if r := cmp.Or(m.checkName(c.Name), m.checkCandidate(c), m.checkLabel(c.Label), bounding{m}.check(c.MaxHold, !c.Election && !c.Lingering)); r != nil {
 		return r
@@ -148,7 +158,7 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 	if s == nil {
 		return refusal
 	}
-	l, refusal := m.lockNow(c.Election, c.Name)
+	l, refusal := m.lockNow(m.space(c.Election), c.Name)
 	if s.attached != 0 && l != nil && c.Fence == 0 && c.Share == 0 {
 		l, refusal = setting{m}.disclaimSets(l, s)
 	}
@@ -185,8 +195,8 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 
 // lockNow returns the lock, or nil. If its owner has ended, it is released first; if the sessions
 // of the first waiters have, these do not stand before others any more. A refusal says that the entry has released enough sets.
-func (m *Machine) lockNow(election bool, name string) (*lock, *wire.Reply) {
-	l := m.space(election).byName[name]
+func (m *Machine) lockNow(in *space, name string) (*lock, *wire.Reply) {
+	l := in.byName[name]
 	if l == nil {
 		return nil, nil
 	}
@@ -203,7 +213,7 @@ func (m *Machine) lockNow(election bool, name string) (*lock, *wire.Reply) {
 	default:
 		return l, nil
 	}
-	return m.space(election).byName[name], nil
+	return in.byName[name], nil
 }
 
 // holder describes the owner of a lock that is held, or of its oldest share.
@@ -261,7 +271,7 @@ func (m *Machine) unlock(c *wire.Unlock) *wire.Reply {
 	if x := (sharing{m}); c.Share != 0 && x.hasShared() {
 		return x.unlock(s, c)
 	}
-	l, refusal := m.holdOf(s, c.Election, c.Name, c.Handle, c.Fence)
+	l, refusal := m.holdOf(s, m.space(c.Election), c.Name, c.Handle, c.Fence)
 	if l == nil {
 		return refusal
 	}
@@ -273,8 +283,8 @@ func (m *Machine) unlock(c *wire.Unlock) *wire.Reply {
 
 // holdOf returns the lock that the handle holds under the fence, or the refusal
 // of a command by its holder.
-func (m *Machine) holdOf(s *session, election bool, name string, handle, fence uint64) (*lock, *wire.Reply) {
-	l := m.space(election).byName[name]
+func (m *Machine) holdOf(s *session, in *space, name string, handle, fence uint64) (*lock, *wire.Reply) {
+	l := in.byName[name]
 	switch {
 	case l == nil || !l.ownedBy(s, handle):
 		return nil, m.reply(wire.Code_NOT_HELD)
@@ -300,6 +310,9 @@ func (m *Machine) releaseHold(l *lock) *wire.Reply {
 // releaseLock takes the lock from its owner. It goes to the head of its queue, at
 // once or when its lock-delay ends.
 func (m *Machine) releaseLock(l *lock, until int64) {
+	if l.isJob() {
+		until = jobRuns{m}.ended(l, until)
+	}
 	sharing{m}.disown(l)
 	if until > m.now {
 		l.delayUntil = until

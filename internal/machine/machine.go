@@ -43,6 +43,7 @@ type Machine struct {
 	labels       int // bytes of the labels of owners and waiters
 	semaphores   semaphores
 	sets         sets
+	jobs         jobs
 	waiting      int // in all queues
 	shares       int // of all locks, live and delayed
 	resized      int // semaphores that Resize has set a limit of
@@ -103,6 +104,7 @@ func New() *Machine {
 	m.freeSessions = btree.NewFreeListG[*session](btree.DefaultFreeListSize)
 	m.locks, m.elections = newSpace(v), newSpace(v)
 	m.semaphores = newSemaphores(v, &m.dirty)
+	m.jobs = newJobs(v)
 	m.sets.byFence = make(map[uint64]*set)
 	m.sets.free = btree.NewFreeListG[*part](btree.DefaultFreeListSize)
 	m.keys = newKeys()

@@ -238,7 +238,7 @@ func (x bounding) holdOf(s *session, c *wire.Extend) (endable, *wire.Reply) {
 		}
 		return sh, sharing(x).sharedHold(sh)
 	}
-	l, refusal := x.Machine.holdOf(s, false, c.Name, c.Handle, c.Fence)
+	l, refusal := x.Machine.holdOf(s, &x.locks, c.Name, c.Handle, c.Fence)
 	if l == nil {
 		return nil, refusal
 	}

@@ -61,6 +61,8 @@ func codecs() []codec {
 		codecOf[LeadersQuery, []LeaderView]("leaders"),
 		codecOf[SemaphoreQuery, *SemaphoreView]("semaphore"),
 		codecOf[SemaphoresQuery, []SemaphoreView]("semaphores"),
+		codecOf[JobQuery, *JobView]("job"),
+		codecOf[JobsQuery, []JobView]("jobs"),
 		codecOf[HoldersQuery, HoldersView]("holders"),
 		codecOf[SessionQuery, *SessionView]("session"),
 		codecOf[SessionsQuery, []SessionView]("sessions"),

@@ -21,6 +21,7 @@ type waiter struct {
 	label     string // of the handle of a lock or an election
 	since     int64  // group time of the request for those, and of one with maxHold; 0: unknown
 	maxHold   int64  // so long after its grant the hold ends; 0: not by time
+	terms     *terms // of a run of a job; else nil
 	ticket    ticket // that the grant answers
 	position  uint64 // 0: not queued
 
@@ -200,7 +201,7 @@ func (m *Machine) serveAll(shortened shortened) {
 	}
 	for _, l := range shortened.locks {
 		l.extra.shortened = false
-		if m.locks.byName[l.name()] == l {
+		if l.spaceIn(m).byName[l.name()] == l {
 			sharing{m}.serve(l)
 		}
 	}

@@ -74,7 +74,7 @@ func (x setting) checkNames(c *wire.LockSet) *wire.Reply {
 // first, and what the session left of an earlier process is claimed, or released where it is in the way.
 func (x setting) visit(s *set) (claimed bool, r *wire.Reply) {
 	for i := range s.parts {
-		if _, r := x.lockNow(false, s.parts[i].key[1:]); r != nil {
+		if _, r := x.lockNow(&x.locks, s.parts[i].key[1:]); r != nil {
 			return false, r
 		}
 	}

@@ -289,7 +289,7 @@ func (x sharing) disclaim(l *lock, s *session) (*lock, *wire.Reply) {
 			x.endShare(sh, 0)
 		}
 	}
-	return x.space(l.isElection()).byName[l.name()], nil
+	return l.spaceIn(x.Machine).byName[l.name()], nil
 }
 
 // unlock releases one hold of a share; with the last the share ends.
@@ -363,7 +363,7 @@ func (x sharing) downgrade(c *wire.Downgrade) *wire.Reply {
 	if s == nil {
 		return refusal
 	}
-	l, refusal := x.holdOf(s, false, c.Name, c.Handle, c.Fence)
+	l, refusal := x.holdOf(s, &x.locks, c.Name, c.Handle, c.Fence)
 	switch {
 	case l == nil:
 		return refusal
