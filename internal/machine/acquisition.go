@@ -216,8 +216,3 @@ func (m *Machine) refusedBy(t wire.Ticket, session wire.ID, semaphore string) (l
 	}
 	return sem.limit
 }
-
-// isBoundTo reports whether there is the session, and it is bound to the incarnation of the ticket.
-func (s *session) isBoundTo(t wire.Ticket) bool {
-	return s != nil && s.incarnation != nil && s.incarnation.id == t.Incarnation
-}

@@ -296,6 +296,11 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 // touches no hold.
 func (s *session) claimable(fence uint64) bool { return fence <= s.attached }
 
+// isBoundTo reports whether there is the session, and it is bound to the incarnation of the ticket.
+func (s *session) isBoundTo(t wire.Ticket) bool {
+	return s != nil && s.incarnation != nil && s.incarnation.id == t.Incarnation
+}
+
 // list is the list that a lock or an election of the session is in.
 func (s *session) list(l *lock) *ordered.List[lock, holdsOfSession] {
 	if l.isElection() {
