@@ -318,3 +318,66 @@ func TestJobsQuery_VisitsBounded(t *testing.T) {
 		t.Errorf("%d jobs are listed", listed)
 	}
 }
+
+// A process that missed why its request was dismissed finds out by its ticket.
+func TestJob_Recheck(t *testing.T) {
+	d := newJobDriver(t)
+	s := makeID("s")
+	run := d.want(wire.Code_OK, d.do(runCommand("j", "k", s, 1, 0)))
+	d.want(wire.Code_QUEUED, d.do(runCommand("j", "k", s, 2, 0)))
+	queued := wire.Ticket{Incarnation: d.inc, Seq: d.seq}
+	recheck := func() *wire.Reply { return d.m.Recheck(queued, s, "", "j\x00k") }
+	if r := recheck(); r != nil {
+		t.Error(r)
+	}
+	d.do(endCommand("j", "k", s, 1, run.GetFence(), wire.RunResult_DONE, ""))
+	d.restart()
+	if r := recheck(); r.GetCode() != wire.Code_JOB_DONE || r.GetRun().GetResult() != wire.RunResult_DONE {
+		t.Error(r)
+	}
+	d.do(closeCommand(s))
+	if r := recheck(); r.GetCode() != wire.Code_SESSION_EXPIRED {
+		t.Error(r)
+	}
+}
+
+// What jobs retain is bounded for all, and members have a part beyond what clients can use.
+func TestJob_BytesBounded(t *testing.T) {
+	d := newJobDriver(t)
+	d.registerClients(1, 2, MaxClientTTL, second)
+	d.submit(ofClient(1, 2, openCommand(wire.ID{77}, 0, 0)))
+	d.m.jobs.bytes += MaxJobBytes - 2000 // as if others had that much
+	if r := d.submit(ofClient(1, 3, everyCommand("j", wire.ID{77}, 1, second))); r.Outcomes[0].Reply.GetCode() != wire.Code_BUSY {
+		t.Errorf("%v", r.Outcomes)
+	}
+	if r := d.submit(ofClient(1, 4, runCommand("j", "k", wire.ID{77}, 1, 0))); r.Outcomes[0].Reply.GetCode() != wire.Code_OK {
+		t.Errorf("%v", r.Outcomes)
+	}
+	d.want(wire.Code_OK, d.do(everyCommand("j", makeID("s"), 1, second)))
+	d.m.jobs.bytes += ReservedJobBytes
+	d.want(wire.Code_BUSY, d.do(runCommand("j", "l", makeID("s"), 1, 0)))
+	d.want(wire.Code_QUEUED, d.do(runCommand("j", "k", makeID("s"), 1, 0)))
+}
+
+// A key that may run again is forgotten once its time has passed, and then it may not.
+func TestJob_Keep(t *testing.T) {
+	d := newJobDriver(t)
+	s := makeID("s")
+	keep := func(key string) *wire.Command {
+		c := runCommand("j", key, s, 1, 0)
+		c.GetRunJob().Keep = 10 * second
+		return c
+	}
+	for range 2 {
+		run := d.want(wire.Code_OK, d.do(keep("5")))
+		d.want(wire.Code_OK, d.do(endCommand("j", "5", s, 1, run.GetFence(), wire.RunResult_FAILED, "")))
+		d.time += 10*second - 1
+	}
+	d.time++
+	for range 2 {
+		d.wantDone(wire.RunResult_FORGOTTEN, d.do(keep("5")))
+		d.restart()
+	}
+	d.wantDone(wire.RunResult_FORGOTTEN, d.do(keep("4")))
+	d.want(wire.Code_OK, d.do(keep("6")))
+}
