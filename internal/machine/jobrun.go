@@ -136,12 +136,15 @@ func (x jobRuns) dismiss(w *waiter) {
 // run begins in its place if one may, as no waiter is to be passed over by that; nil: the request is still to be decided.
 func (x jobRuns) claim(l *lock, w *waiter) *wire.Reply {
 	r := x.running(l)
-	if r.key == "" || w.terms.attempts != 0 && r.attempts >= w.terms.attempts {
+	switch {
+	case r.key == "":
 		x.releaseLock(l, 0)
-		if r.key == "" {
-			return nil
-		}
-		return x.done(r)
+		return nil
+	case w.terms.attempts != 0 && r.attempts >= w.terms.attempts:
+		x.finish(l, wire.RunResult_LOST, "")
+		reply := x.done(r) // before the next run of the key, perhaps in this entry
+		x.releaseLock(l, 0)
+		return reply
 	}
 	if x.fences >= maxFences {
 		return x.exhausted()
@@ -272,6 +275,9 @@ func (x jobRuns) finish(l *lock, result wire.RunResult, detail string) {
 		result, detail = wire.RunResult_FAILED, ""
 	}
 	r.result, r.detail, r.ended = result, detail, x.now
+	if l.owner.dead() { // perhaps entries ago
+		r.ended = l.owner.endedAt
+	}
 	x.dirty.put(r.durable(), r)
 }
 
@@ -371,7 +377,8 @@ func (x jobRuns) describe(r *run) *wire.Run {
 	if r.result == wire.RunResult_FORGOTTEN {
 		return d
 	}
-	d.Session, d.Started = r.session[:], x.now-r.started
+	session := r.session // which changes with the next run, and the reply does not
+	d.Session, d.Started = session[:], x.now-r.started
 	if r.ended != 0 {
 		d.Ended = x.now - r.ended
 	}

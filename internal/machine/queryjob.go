@@ -109,8 +109,8 @@ func (x jobRuns) viewRun(r *run) RunView {
 	if r.ended != 0 {
 		v.Ended = x.now - r.ended
 	}
-	if s := x.sessions[r.session]; r.result == wire.RunResult_RUNNING && (s == nil || s.dead()) {
-		v.Result = wire.RunResult_LOST // and is being released
+	if s := x.sessions[r.session]; r.result == wire.RunResult_RUNNING && s.dead() {
+		v.Result, v.Ended = wire.RunResult_LOST, x.now-s.endedAt // and is being released
 	}
 	if r.key == "" && r == r.job.find("") {
 		v.Due = max(0, after(r.started, r.every)-x.now)
