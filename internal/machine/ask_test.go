@@ -87,6 +87,16 @@ func askWhy(w io.Writer, m *Machine, q []string) {
 		} else {
 			fmt.Fprintf(w, "%s: idle\n", q[1])
 		}
+	case "job":
+		if v := Ask[*JobView](m, JobQuery{q[1]}); v != nil {
+			printJob(w, *v)
+		} else {
+			fmt.Fprintf(w, "%s: nothing retained\n", q[1])
+		}
+	case "jobs":
+		for _, v := range Ask[[]JobView](m, JobsQuery{}) {
+			printJob(w, v)
+		}
 	case "former":
 		for _, n := range slices.Sorted(maps.Keys(dump(m))) {
 			if n[0] == slotKind {

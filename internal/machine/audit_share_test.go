@@ -53,7 +53,7 @@ func (a *auditor) phase(l *lock) {
 	case live > 0:
 		a.phases[p.fence]++
 	}
-	if (p.at != 0) != l.isDue() || l.extra.shortened {
+	if (p.at != 0) != l.awaitsPortion() || l.extra.shortened {
 		a.fail("lock %q is due: %t, and listed as such: %t", l.name(), l.isDue(), p.at != 0)
 	}
 	a.counted += live + delayed
@@ -72,9 +72,11 @@ func (l *lock) countShared() (n int) {
 // portions checks what is counted of all locks' shares. The number of the first share of a phase is its fence as well.
 func (a *auditor) portions() {
 	due := 0
-	for _, l := range a.m.locks.byName {
-		if l.isDue() {
-			due++
+	for _, space := range []space{a.m.locks, a.m.jobs.locks} {
+		for _, l := range space.byName {
+			if l.awaitsPortion() {
+				due++
+			}
 		}
 	}
 	if due != a.m.portions.Len() || a.counted != a.m.shares {

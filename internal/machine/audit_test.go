@@ -14,7 +14,7 @@ import (
 // audit checks what must be true of any machine between two entries.
 func audit(m *Machine) error {
 	a := &auditor{m: m, fences: map[uint64]bool{}, phases: map[uint64]int{}, numbers: map[uint64]int{}}
-	for _, space := range []space{m.locks, m.elections} {
+	for _, space := range []space{m.locks, m.elections, m.jobs.locks} {
 		for name, l := range space.byName {
 			a.lock(name, l)
 		}
@@ -34,6 +34,7 @@ func audit(m *Machine) error {
 	a.clients()
 	a.sessions()
 	a.sets()
+	a.jobs()
 	if a.holds != 0 || a.shares != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 || a.tickets != 0 || a.waitingSets != 0 {
 		a.fail("the two sides of a relation differ: %+v", *a)
 	}
@@ -75,7 +76,7 @@ func (a *auditor) lock(name string, l *lock) {
 	switch {
 	case l.name() != name:
 		a.fail("lock %q is kept under %q", l.name(), name)
-	case l.owner == nil && l.delayUntil == 0 && !l.phase().held() && !l.isDue() && l.sets().len() == 0:
+	case l.owner == nil && l.delayUntil == 0 && !l.phase().held() && !l.awaitsPortion() && l.sets().len() == 0:
 		a.fail("lock %q is idle with %d waiting", name, l.waiters())
 	case l.owner != nil && (l.delayUntil != 0 || l.holds == 0 || a.m.sessions[l.owner.id] != l.owner):
 		a.fail("lock %q has an owner that cannot own it", name)
@@ -97,7 +98,7 @@ func (a *auditor) lock(name string, l *lock) {
 		a.delayed++
 	}
 	a.phase(l)
-	a.queue(l.head(), func(w *waiter) bool { return w.lock == l && w.semaphore == nil })
+	a.queue(l.head(), func(w *waiter) bool { return w.lock == l && w.semaphore == nil && (w.terms != nil) == l.isJob() })
 }
 
 // auditIndex checks that the index lists exactly the objects found by name.
@@ -142,7 +143,9 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 	if s.resized {
 		a.resized++
 	}
-	a.queue(s.queue.First(), func(w *waiter) bool { return w.semaphore == s && w.lock == nil && w.permits <= s.limit })
+	a.queue(s.queue.First(), func(w *waiter) bool {
+		return w.semaphore == s && w.lock == nil && w.terms == nil && w.permits <= s.limit
+	})
 }
 
 func (a *auditor) queue(first *waiter, fits func(*waiter) bool) {
@@ -302,6 +305,9 @@ func views(m *Machine) string {
 	for _, name := range slices.Sorted(maps.Keys(m.elections.byName)) {
 		fmt.Fprintln(&w, name, printLeader(leaderOf(m, name)))
 	}
+	for _, v := range allJobs(m) {
+		printJob(&w, v)
+	}
 	for _, e := range keysOf(m, "") {
 		if keyOf(m, e.Key) != e {
 			fmt.Fprintln(&w, "KeyQuery and KeysQuery differ")
@@ -318,7 +324,7 @@ func views(m *Machine) string {
 // candidates, the sessions of members, permits that are held back.
 func (a *auditor) belongings() {
 	values, sessions, labels, queued := 0, 0, 0, 0
-	for _, space := range []space{a.m.locks, a.m.elections} {
+	for _, space := range []space{a.m.locks, a.m.elections, a.m.jobs.locks} {
 		for _, l := range space.byName {
 			queued += l.waiters()
 			if l.set() == nil {

@@ -86,7 +86,7 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 			put(w.key(), w)
 		}
 	}
-	for _, space := range []space{m.locks, m.elections} {
+	for _, space := range []space{m.locks, m.elections, m.jobs.locks} {
 		for _, l := range space.byName {
 			if l.owner != nil && l.set() == nil || l.delayUntil != 0 {
 				put(l.key, l)
@@ -99,6 +99,7 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 			queue(l.head())
 		}
 	}
+	eachOfJobs(m, put)
 	for _, s := range m.semaphores.byName {
 		put(s.key, s)
 		queue(s.queue.First())

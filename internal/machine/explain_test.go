@@ -10,6 +10,9 @@ import (
 // checkLocks compares the owners and queues that queries show with those of the reference.
 func (r *rig) checkLocks() error {
 	for _, of := range r.model.Locks {
+		if of.Job != "" {
+			continue
+		}
 		want := r.model.LockNow(of.Election, of.Name)
 		q := ExplainQuery{Name: of.Name}
 		if of.Election {

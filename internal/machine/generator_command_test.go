@@ -11,6 +11,9 @@ import (
 // The commands of the random logs: mostly sensible, sometimes nonsense.
 
 func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
+	if g.jobs && g.chance(35) {
+		return g.jobCommand(r, inc)
+	}
 	n := g.rand.IntN(1819)
 	for _, choice := range []struct {
 		weight int
@@ -312,7 +315,7 @@ func (g *generator) withdraw(r *reference.Model, inc wire.ID) *wire.Command {
 func (g *generator) held(r *reference.Model, left bool) *reference.Lock {
 	var all []*reference.Lock
 	for _, l := range r.Locks {
-		if l.Owner != nil && l.Unclaimed == left {
+		if l.Job == "" && l.Owner != nil && l.Unclaimed == left {
 			all = append(all, l)
 		}
 	}

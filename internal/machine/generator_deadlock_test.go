@@ -15,6 +15,9 @@ func (g *generator) lockAcross(r *reference.Model) *wire.Command {
 	var all, closing [][2]wire.ID // sessions; the first one waits, or is to wait, for the second one
 	of := make(map[wire.ID][]*reference.Lock)
 	for _, l := range r.Locks {
+		if l.Job != "" {
+			continue
+		}
 		if l.Owner != nil {
 			owners[l] = append(owners[l], l.Owner.Session)
 		}

@@ -25,6 +25,9 @@ type generator struct {
 	ids   []wire.ID                // of incarnations, the living and the dead
 
 	clients uint64 // that were made up
+	jobs    bool   // commands of jobs are among them
+
+	oftenEvery bool // runs with short periods are among them
 
 	mix func(r *reference.Model, inc wire.ID) *wire.Command // instead of command; may be nil
 }

@@ -105,7 +105,7 @@ func printReply(r *wire.Reply) string {
 	if r.Holder != nil {
 		s += printHolder(r.Holder)
 	}
-	s += printSet(r.Set)
+	s += printSet(r.Set) + printRun(r.Run)
 	if c := r.Cycle; c != nil {
 		s += fmt.Sprintf(" %d waits: %s", c.Length, printCycle(Cycle(r)))
 	}
@@ -239,11 +239,13 @@ func printKey(k string) string {
 	case ticketKind:
 		return fmt.Sprintf("t %s.%d", strings.TrimRight(k[1:17], "\x00"), binary.BigEndian.Uint64([]byte(k[17:])))
 	case waiterKind: // of a lock, or after e of an election, after S of a semaphore
-		of, election := strings.CutPrefix(k[1:len(k)-9], string(electionKind))
+		of, election := strings.CutPrefix(strings.ReplaceAll(k[1:len(k)-9], "\x00", "/"), string(electionKind))
 		if of = strings.TrimPrefix(of, string(lockKind)); election {
 			of = "e " + of
 		}
 		return fmt.Sprintf("w %s %d", of, binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
+	case 'j', 'J', 'r':
+		return printJobKey(k)
 	case shareKind:
 		return fmt.Sprintf("h %s %d", k[1:len(k)-9], binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
 	case setKind, setWaiterKind, passedKind:

@@ -40,6 +40,11 @@ func (r *rig) checkFences() error {
 			}
 		}
 	}
+	for _, l := range r.straight.jobs.locks.byName {
+		if l.owner != nil {
+			errs = append(errs, see(l.fence))
+		}
+	}
 	for name := range r.straight.elections.byName {
 		if l := leaderOf(r.straight, name); l != nil {
 			errs = append(errs, see(l.Fence))

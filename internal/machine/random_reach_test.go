@@ -11,16 +11,18 @@ type reachWatch struct {
 	fields fieldSet
 	cycles cycleWatch
 	sets   map[string]int
+	jobs   map[string]int
 }
 
 func newReachWatch() *reachWatch {
-	return &reachWatch{fields: newFieldSet(), cycles: cycleWatch{refused: make(map[uint32]int)}, sets: make(map[string]int)}
+	return &reachWatch{fields: newFieldSet(), cycles: cycleWatch{refused: make(map[uint32]int)}, sets: make(map[string]int), jobs: make(map[string]int)}
 }
 
 // begin returns what looks at each entry of one more log.
 func (w *reachWatch) begin(log uint64) []func(r *rig, entry []byte) {
 	sets := setWatch{seen: w.sets, queued: make(map[wire.Ticket]bool)}
-	looks := []func(r *rig, entry []byte){w.cycles.look, sets.look}
+	jobs := func(r *rig, _ []byte) { r.model.Reached = w.jobs }
+	looks := []func(r *rig, entry []byte){w.cycles.look, sets.look, jobs}
 	if log < 10 { // enough, and it looks at each record
 		looks = append(looks, w.fields.look)
 	}
@@ -31,4 +33,5 @@ func (w *reachWatch) check(t *testing.T) {
 	w.fields.check(t)
 	w.cycles.check(t)
 	checkSets(t, w.sets)
+	wantReached(t, w.jobs, generalJobEvents...)
 }

@@ -64,7 +64,7 @@ func (x deadlocks) owners(l *Lock, p Place, byShares bool) (steps []step) {
 	return steps
 }
 
-// has reports whether a session holds a lock or leads, or has one reserved.
+// has reports whether a session holds a lock or a run or leads, or has one reserved.
 func (x deadlocks) has(session wire.ID) bool {
 	return slices.ContainsFunc(x.Locks, func(l *Lock) bool {
 		return l.Owner != nil && l.Owner.Session == session ||
@@ -128,7 +128,7 @@ func (x deadlocks) waits(session wire.ID) (all []waiting) {
 		if p.set == nil {
 			w := waiting{Place: p}
 			for _, l := range x.Locks {
-				if slices.ContainsFunc(l.Queue, func(q Place) bool { return q.arrival == p.arrival }) {
+				if l.Job == "" && slices.ContainsFunc(l.Queue, func(q Place) bool { return q.arrival == p.arrival }) {
 					w.lock = l
 				}
 			}

@@ -17,6 +17,7 @@ import (
 type dead struct {
 	s     *Session
 	until int64 // the end of the lock-delay; 0: none
+	at    int64 // when it ended
 }
 
 // lateSession returns the ended session, or nil.
@@ -40,7 +41,7 @@ func (r *Model) releaseDead() {
 }
 
 // releaseOne releases one thing, unless there is none: a queue place by arrival, a
-// set that waits by arrival, a lock by fence, an election by fence, permits by fence, a share by number, a set by fence,
+// set that waits by arrival, a lock or a run by fence, an election by fence, permits by fence, a share by number, a set by fence,
 // a key by name.
 func (r *Model) releaseOne(d *dead) bool {
 	mine := r.places(func(p Place) bool { return p.Session == d.s.ID })
@@ -58,11 +59,20 @@ func (r *Model) releaseOne(d *dead) bool {
 			}
 		}
 		if first != nil {
-			r.free(first, d.until)
+			r.lose(first, d)
 			return true
 		}
 	}
 	return r.releasePermitOf(d) || sharing{r}.releaseOf(d) || sets{r}.releaseOf(d) || r.releaseKeyOf(d)
+}
+
+// lose releases a lock of an ended session.
+func (r *Model) lose(l *Lock, d *dead) {
+	if l.Job != "" {
+		jobs{r}.lose(l, d)
+	} else {
+		r.free(l, d.until)
+	}
 }
 
 func (r *Model) releasePermitOf(d *dead) bool {
@@ -135,7 +145,7 @@ func (r *Model) visitLock(l *Lock) *wire.Reply {
 		}
 		sets{r}.release(l.Owner.set, d.until)
 	default:
-		r.free(l, d.until)
+		r.lose(l, d)
 	}
 	return nil
 }

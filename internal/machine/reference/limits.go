@@ -52,6 +52,18 @@ const (
 	ReservedKeys     = 65_536
 	ReservedKeyBytes = 64 << 20
 
+	MaxRuns      = 64 // retained keys of a job, and retained runs with every
+	MaxJobs      = 16_384
+	MaxJobBytes  = 128 << 20
+	MaxRunDetail = 128 // bytes
+	MinEvery     = second / 1000
+	MaxEvery     = 366 * 24 * 60 * 60 * second
+	MinKeep      = second / 1000
+	MaxKeep      = 3653 * 24 * 60 * 60 * second
+
+	ReservedJobs     = 1_024
+	ReservedJobBytes = 16 << 20
+
 	MaxSessionChecks = 16
 	MaxCandidate     = 64 << 10 // bytes
 	MaxPermits       = 1<<31 - 1

@@ -250,7 +250,10 @@ func (r *Model) withdraw(inc wire.ID, c *wire.Withdraw) *wire.Reply {
 	}
 	for _, l := range r.Locks {
 		if l.Owner != nil && !l.Unclaimed && l.Owner.Ticket == t && r.lateSession(l.Owner.Session) == nil {
-			l.Owner.Ticket = wire.Ticket{}
+			if l.Owner.Ticket = (wire.Ticket{}); l.Job != "" {
+				jobs{r}.reached("a run withdrawn")
+				return jobs{r}.undo(l)
+			}
 			return r.releaseHold(l)
 		}
 	}
@@ -305,8 +308,11 @@ func (r *Model) find(election bool, name string) *Lock {
 }
 
 func (l *Lock) key() string {
-	if l.Election {
+	switch {
+	case l.Election:
 		return "e" + l.Name
+	case l.Job != "":
+		return "j" + l.Name
 	}
 	return "l" + l.Name
 }

@@ -24,10 +24,11 @@ type Model struct {
 	Checks       []*Check
 	Incarnations []Incarnation
 	Sessions     []*Session
-	Locks        []*Lock // and elections
+	Locks        []*Lock // and elections, and those of jobs
 	Sets         []*Set  // that are held, by fence
 	Waiting      []*Set  // those that wait, by arrival
 	Semaphores   []*Semaphore
+	Jobs         []*Job
 	Split        int // things that one entry releases; 0: MaxReleased
 
 	// Bytes of outcomes that are not acknowledged: of one process, of all clients or members,
@@ -42,6 +43,11 @@ type Model struct {
 
 	// Names of sets that commands take or release in one entry. 0: the limit.
 	MostTouched int
+
+	// Jobs, and the bytes of what is retained of them. 0: the limits.
+	MostJobs, MostJobBytes int
+
+	Reached map[string]int // what has happened to jobs, how often; nil: it is not counted
 
 	searched    map[bool]int // by those of the present entry, for clients or not
 	touched     map[bool]int // likewise
@@ -104,11 +110,12 @@ type Place struct {
 	linger  bool
 	shared  bool
 	arrival int
-	set     *Set // of which it is; nil: of none
+	jobPlace
+	set *Set // of which it is; nil: of none
 	End
 }
 
-// Lock is a lock or an election.
+// Lock is a lock or an election, or that of a job's runs.
 type Lock struct {
 	Name      string
 	Election  bool
@@ -123,6 +130,8 @@ type Lock struct {
 	Shares      []Share // by number
 	SharedFence uint64  // of those that are held
 	marks       marks
+
+	Job, RunKey string // of a job's runs
 }
 
 // Apply applies a decoded batch; nil is the first entry of a term. The result has no
@@ -359,7 +368,7 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 	case *wire.Command_Downgrade:
 		return sharing{r}.downgrade(op.Downgrade)
 	}
-	return sets{r}.command(t, c)
+	return jobs{r}.command(t, c)
 }
 
 // final is the last outcome of a ticket; it replaces the stored one, if any.

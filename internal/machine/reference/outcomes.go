@@ -34,6 +34,9 @@ func (inc *Incarnation) kept(seq uint64) (n int) {
 		if set := o.Reply.GetSet(); set != nil {
 			n += 10*max(len(set.Fences), int(set.Shared)) + 80*len(set.Taken)
 		}
+		if o.Reply.GetRun() != nil {
+			n += 80 + MaxRunDetail
+		}
 		for _, w := range o.Reply.GetCycle().GetWaits() {
 			n += stepBytes(w)
 		}
@@ -71,7 +74,7 @@ func (r *Model) barred(t wire.Ticket, data []byte) bool {
 		return false
 	}
 	if c.GetRenew() == nil && c.GetRenewClients() == nil && c.GetRenewSession() == nil && c.GetCloseSession() == nil &&
-		c.GetUnlock() == nil && c.GetDowngrade() == nil && c.GetExtend() == nil && c.GetUnlockSet() == nil && c.GetRelease() == nil && c.GetWithdraw() == nil {
+		c.GetUnlock() == nil && c.GetDowngrade() == nil && c.GetExtend() == nil && c.GetUnlockSet() == nil && c.GetEndRun() == nil && c.GetRelease() == nil && c.GetWithdraw() == nil {
 		limit -= limit / 4
 	}
 	return inc.kept(t.Seq) >= limit

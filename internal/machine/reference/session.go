@@ -229,7 +229,7 @@ func (r *Model) kill(ending []*Session, why fact.Cause) {
 			Incarnation: s.Incarnation, Session: s.ID, Outcomes: len(r.outcomes),
 			Member: s.Member, Name: s.name, Cause: why, Held: r.heldBy(s.ID),
 		})
-		d := &dead{s: s}
+		d := &dead{s: s, at: r.Now}
 		if why != fact.Closed {
 			d.until = later(r.Now, s.delay)
 		}

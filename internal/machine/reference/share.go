@@ -281,6 +281,10 @@ func (x sharing) downgrade(c *wire.Downgrade) *wire.Reply {
 
 // serve grants to the head of the queue, once the lock is free for it.
 func (x sharing) serve(l *Lock) {
+	if l.Job != "" {
+		jobs(x).serve(l)
+		return
+	}
 	for granted, looked := 0, 0; l.Owner == nil && l.until == 0; {
 		if sets(x).serve(l, &looked); l.Owner != nil {
 			return
@@ -321,7 +325,7 @@ func (x sharing) goOn() {
 	for x.grants > 0 {
 		var first *Lock
 		for _, l := range x.Locks {
-			if x.due(l) && (first == nil || l.Queue[0].arrival < first.Queue[0].arrival) {
+			if (x.due(l) || jobs(x).due(l)) && (first == nil || l.Queue[0].arrival < first.Queue[0].arrival) {
 				first = l
 			}
 		}
