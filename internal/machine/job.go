@@ -39,6 +39,7 @@ type run struct {
 	detail   string
 	keep     int64 // see wire.RunJob
 	every    int64
+	lock     *lock // of a key, while it is held, delayed or awaited
 }
 
 // terms are what a request for a run wants.
@@ -52,7 +53,7 @@ type jobs struct {
 	byName map[string]*job
 	index  ordered.Index[job]
 	locks  space
-	bytes  int // see bytesOf
+	bytes  int // that they retain; see jobBytes
 }
 
 func newJobs(v *ordered.Visits) jobs {

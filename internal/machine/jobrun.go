@@ -195,7 +195,7 @@ func (x jobRuns) makeRunRoom(c *wire.RunJob) *wire.Reply {
 func (x jobRuns) smallest(j *job) *run {
 	for _, r := range j.keyed {
 		x.visits.Count()
-		if x.jobs.locks.byName[jobName(j.name, r.key)] == nil {
+		if r.lock == nil {
 			return r
 		}
 	}
@@ -218,6 +218,9 @@ func (x jobRuns) begin(l *lock, w *waiter, reply *wire.Reply) {
 		x.addRun(r)
 	}
 	r.attempts++
+	if key != "" {
+		r.lock = l
+	}
 	r.result, r.fence, r.session, r.member, r.client = wire.RunResult_RUNNING, l.fence, w.session.id, w.session.member, w.session.client
 	r.started, r.ended, r.detail, r.keep, r.every = x.now, 0, "", w.terms.keep, w.terms.every
 	x.dirty.put(j.durable(), j)
@@ -296,8 +299,10 @@ func (x jobRuns) left(l *lock) {
 	name, key := jobOf(l.name())
 	j := x.jobs.byName[name]
 	j.locks--
-	if r := j.find(key); r != nil && r.attempts == 0 {
-		x.removeRun(r)
+	if r := j.find(key); r != nil {
+		if r.lock = nil; r.attempts == 0 {
+			x.removeRun(r)
+		}
 	}
 	if j.locks == 0 && len(j.keyed)+len(j.regular) == 0 && !j.forgets && j.periods == 0 {
 		x.jobs.remove(j)
@@ -368,7 +373,7 @@ func (x jobRuns) done(r *run) *wire.Reply {
 // describe describes a run as it is now.
 func (x jobRuns) describe(r *run) *wire.Run {
 	if r == nil {
-		return nil
+		return new(wire.Run) // so that a request that is queued counts what one that is granted does
 	}
 	d := &wire.Run{Result: r.result, Attempt: r.attempts, Fence: r.fence, Member: r.member, Client: r.client, Detail: r.detail}
 	if r.period != 0 {

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -110,7 +111,9 @@ func (ld *loader) linkJobLock(l *lock) error {
 	case l.owner != nil && jobRuns{ld.m}.running(l) == nil:
 		return errLoose
 	}
-	j.locks++
+	if j.locks++; key != "" {
+		j.find(key).lock = l
+	}
 	return nil
 }
 
@@ -138,7 +141,7 @@ func (ld *loader) checkJobs() error {
 		}
 		for _, runs := range [][]*run{j.keyed, j.regular} {
 			for _, r := range runs {
-				l := m.jobs.locks.byName[jobName(name, r.key)]
+				l := cmp.Or(r.lock, m.jobs.locks.byName[jobName(name, r.key)])
 				switch {
 				case r.result == wire.RunResult_RUNNING && (l == nil || l.owner == nil || l.fence != r.fence):
 					return fmt.Errorf("run %q of %q: %w", r.key, name, errLoose)

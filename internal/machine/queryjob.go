@@ -70,8 +70,8 @@ func (q JobsQuery) Begin(m *Machine) func() any {
 // view describes a job without its runs.
 func (x jobRuns) view(j *job) JobView {
 	v := JobView{Name: j.name, Periods: j.periods}
-	count := func(key string) {
-		if l := x.jobs.locks.byName[jobName(j.name, key)]; l != nil {
+	count := func(l *lock) {
+		if l != nil {
 			v.Waiting += l.waiters()
 			if l.owner != nil && !l.owner.dead() {
 				v.Running++
@@ -79,10 +79,10 @@ func (x jobRuns) view(j *job) JobView {
 		}
 	}
 	if j.locks > 0 {
-		count("")
+		count(x.jobs.locks.byName[jobName(j.name, "")])
 		for _, r := range j.keyed {
 			x.visits.Count()
-			count(r.key)
+			count(r.lock)
 		}
 	}
 	return v
