@@ -27,8 +27,9 @@ type Lock struct {
 	refuse    bool          // a wait that would close a cycle
 
 	order  order
-	shares *shares // of an RWLock; nil: the lock is only taken exclusively
-	parts  *parts  // of a Set; nil: it is one lock
+	shares *shares   // of an RWLock; nil: the lock is only taken exclusively
+	parts  *parts    // of a Set; nil: it is one lock
+	terms  *jobTerms // of a Run; nil: it is no job
 
 	mu      sync.Mutex
 	hold    *Hold  // guarded by mu; nil when nothing is held or owed exclusively
@@ -374,5 +375,3 @@ func (l *Lock) Proclaim(ctx context.Context, value []byte) error {
 func (l *Lock) undoing() (done func()) { return l.order.begin() }
 
 func (l *Lock) semaphore() string { return "" }
-
-func (l *Lock) job() string { return "" }

@@ -8,6 +8,9 @@ func (l *Lock) lockCommand(lease *Lease, held *Hold, w wanted) *wire.Command {
 	if l.parts != nil {
 		return l.lockSetCommand(lease, w.wait)
 	}
+	if l.terms != nil {
+		return l.runJobCommand(lease)
+	}
 	cmd := &wire.Lock{
 		Name: l.name, Session: lease.id[:], Handle: l.number,
 		Reentrant: l.reentrant && !(w.fresh && held == nil), Limit: l.limit, Wait: w.wait,
@@ -30,6 +33,9 @@ func (l *Lock) lockCommand(lease *Lease, held *Hold, w wanted) *wire.Command {
 func (l *Lock) releaseCommand(lease *Lease, g grant) *wire.Command {
 	if l.parts != nil {
 		return unlockSetCommand(lease, g.fence)
+	}
+	if l.terms != nil {
+		return l.endRunCommand(lease, g.fence)
 	}
 	return unlockCommand(l.name, lease, l.number, g, l.space == wire.Space_ELECTION)
 }

@@ -67,6 +67,8 @@ func (c *commands) traced(cmd *wire.Command, id []byte) *wire.Command {
 		op.Unlock.Trace = id
 	case *wire.Command_UnlockSet:
 		op.UnlockSet.Trace = id
+	case *wire.Command_EndRun:
+		op.EndRun.Trace = id
 	case *wire.Command_Release:
 		op.Release.Trace = id
 	case *wire.Command_Downgrade:
