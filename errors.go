@@ -42,6 +42,9 @@ var (
 	// other; see [RefuseDeadlock]. The error is a *DeadlockError, which has the cycle. No effect. Release what
 	// another one waits for before the next Lock.
 	ErrDeadlock = errors.New("the wait would close a cycle of sessions that wait for each other")
+	// ErrJobDone: the key of a [Job] is closed, so Once does not run it: it has run to its end, its attempts are
+	// used up, or it is older than the keys that are retained. The error is a *JobDoneError, which has the key's last run. No effect.
+	ErrJobDone = errors.New("the key is closed")
 	// ErrAcquireLimitReached: the handle holds the lock as often as its Reentrant
 	// limit allows.
 	ErrAcquireLimitReached = errors.New("reentrant limit reached")
@@ -298,6 +301,7 @@ func refusal(r *wire.Reply) error {
 // refusals are the codes whose error says it all.
 var refusals = map[wire.Code]error{
 	wire.Code_COMPARE_FAILED:      ErrCompareFailed,
+	wire.Code_JOB_DONE:            ErrJobDone,
 	wire.Code_STALE_SEQUENCER:     ErrStaleSequencer,
 	wire.Code_NOT_HELD:            ErrNotHeld,
 	wire.Code_OWNERSHIP_LOST:      ErrLockOwnershipLost,

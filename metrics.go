@@ -57,7 +57,7 @@ type Metrics struct {
 	// anything: with less free space [Node.Health] warns. See docs/OPERATIONS.md.
 	DiskFree, DiskNeeded uint64
 
-	Held      int    // live holds of this node: locks, sets, elections, permits, and locks that linger
+	Held      int    // live holds of this node: locks, sets, elections, permits, runs of jobs, and locks that linger
 	HoldsLost uint64 // see Events.LockLost
 	// LogLinesDropped is how many log lines Config.Logger did not take in time.
 	LogLinesDropped uint64
@@ -87,7 +87,7 @@ func (h Histogram) Count() (n uint64) {
 // CallKind is a kind of call that a node measures.
 type CallKind int
 
-// The kinds of call. Do, Run and Locker make the calls that they stand for.
+// The kinds of call. Do, Run, Locker, Once and Every make the calls that they stand for.
 const (
 	CallLock       CallKind = iota + 1 // FencedLock.Lock, RWLock.Lock, LockSet.Lock
 	CallTryLock                        // FencedLock.TryLock, RWLock.TryLock, LockSet.TryLock
@@ -104,14 +104,16 @@ const (
 	CallRUnlock                        // RWLock.RUnlock
 	CallDowngrade                      // RWLock.Downgrade
 	CallExtend                         // Extend of FencedLock, RWLock, LockSet and Permit
+	CallStartRun                       // the wait of Job.Once and Job.Every for a run
+	CallEndRun                         // the end of a run
 
-	lastCall = CallExtend
+	lastCall = CallEndRun
 )
 
 // String returns the kind in lower case, as "try_lock".
 func (k CallKind) String() string {
 	names := [lastCall]string{"lock", "try_lock", "unlock", "acquire", "try_acquire", "release", "campaign", "resign", "read", "write",
-		"rlock", "try_rlock", "runlock", "downgrade", "extend"}
+		"rlock", "try_rlock", "runlock", "downgrade", "extend", "start_run", "end_run"}
 	if k >= 1 && k <= lastCall {
 		return names[k-1]
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // Tracer makes a span for each call of a node that it wants to trace: Lock, TryLock, Unlock, RLock, TryRLock,
-// RUnlock, Downgrade, Extend, Acquire, TryAcquire, Release, Campaign, Resign, and the writes of [KV]. Do, Run and Locker
-// make the calls that they stand for. The module contrib/conclaveotel has a Tracer for OpenTelemetry.
+// RUnlock, Downgrade, Extend, Acquire, TryAcquire, Release, Campaign, Resign, the writes of [KV], and the start and the end of
+// each run of a [Job]. Do, Run and Locker make the calls that they stand for. The module contrib/conclaveotel has a Tracer for OpenTelemetry.
 //
 // The methods of a Tracer are called concurrently, those of one Span one after the other, all on
 // the goroutine of the call that they trace. One that blocks delays that call, even after it was
@@ -32,7 +32,7 @@ type Tracer interface {
 type Span interface {
 	// Carrier returns up to 64 bytes that identify the span in other processes, such as a W3C
 	// traceparent; nil: nothing does. It is called once, before anything is sent, of a Span of
-	// Unlock, RUnlock, Downgrade, Resign or Release. The group's log carries the bytes to the waiters that
+	// Unlock, RUnlock, Downgrade, Resign, Release or the end of a run. The group's log carries the bytes to the waiters that
 	// the release lets in, so each member can read them. More than 64 count as none.
 	Carrier() []byte
 	// Event adds what has happened.
@@ -46,10 +46,10 @@ type Span interface {
 type Operation struct {
 	Kind CallKind // any but CallRead
 	Op   string   // as in [Error]: "lock", "compare and swap", "txn", ...
-	Name string   // of the lock, election, semaphore or key, or the first names of a set; none for a Txn
+	Name string   // of the lock, election, semaphore, key, or job with its key, or the first names of a set; none for a Txn
 	Node MemberID // that makes the call
 	// Fence is that of the hold that the handle has when the call begins, lost or not, which
-	// Unlock, RUnlock, Downgrade, Resign and Release give up, and Extend extends; 0: none.
+	// Unlock, RUnlock, Downgrade, Resign, Release and the end of a run give up, and Extend extends; 0: none.
 	Fence   Fence
 	Permits int // of Acquire and TryAcquire
 	Ops     int // operations of a write
@@ -133,7 +133,7 @@ func (t *tracing) begin(ctx context.Context, op Operation) *span {
 			return
 		}
 		switch op.Kind {
-		case CallUnlock, CallResign, CallRelease, CallRUnlock, CallDowngrade:
+		case CallUnlock, CallResign, CallRelease, CallRUnlock, CallDowngrade, CallEndRun:
 			if id := s.of.Carrier(); len(id) <= machine.MaxTrace {
 				s.ID = slices.Clone(id)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"runtime"
 	"testing"
 	"time"
 
@@ -42,7 +43,36 @@ func nouns() []noun {
 			}
 			return p.Release, nil
 		}},
+		{"job", conclave.CallStartRun, conclave.CallEndRun, holdRun},
 	}
+}
+
+// holdRun has a run under way, in a goroutine of its own, until it is released. The run fails then, so its key can run again.
+func holdRun(ctx context.Context, n *conclave.Node) (release func(context.Context) error, err error) {
+	began, finish, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(done) // also when the tracer ends the goroutine
+		done <- n.Job("x").Once(ctx, "key", func(context.Context, conclave.Fence) error {
+			close(began)
+			<-finish
+			return errBackup
+		})
+	}()
+	select {
+	case <-began:
+	case err, returned := <-done:
+		if !returned {
+			runtime.Goexit()
+		}
+		return nil, err
+	}
+	return func(context.Context) error {
+		close(finish)
+		if err := <-done; err != errBackup { //nolint:errorlint // as it is
+			return err
+		}
+		return nil
+	}, nil
 }
 
 // A waiter's span has its place, while it waits, and then its grant, with the identity of the

@@ -17,6 +17,8 @@ type Access interface {
 	Semaphore(name string, limit int) *conclave.Semaphore
 	Election(name string) *conclave.Election
 	KV() *conclave.KV
+	Job(name string, opts ...conclave.JobOption) *conclave.Job
+	Jobs(ctx context.Context, prefix string, opts ...conclave.ListOption[string]) iter.Seq2[conclave.JobInfo, error]
 	NewSession(ctx context.Context, cfg *conclave.SessionConfig) (*conclave.Session, error)
 	AttachSession(ctx context.Context, id conclave.SessionID) (*conclave.Session, error)
 	CloseSession(ctx context.Context, id conclave.SessionID) error

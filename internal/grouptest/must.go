@@ -92,6 +92,20 @@ func AwaitWaiters(t testing.TB, l *conclave.FencedLock, n int) {
 	}
 }
 
+// AwaitJob waits until the job is as wanted.
+func AwaitJob(t testing.TB, j *conclave.Job, wanted func(conclave.JobInfo) bool) {
+	t.Helper()
+	ctx := Within(t, patience)
+	for {
+		info, err := j.Info(ctx)
+		Must(t, err)
+		if wanted(info) {
+			return
+		}
+		Pass(time.Millisecond)
+	}
+}
+
 // Waiting is a Lock that waits.
 type Waiting struct {
 	Cancel context.CancelFunc
