@@ -36,6 +36,7 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelDeadlock":   {"refused wait": firstIsRefused},
 	"LevelMaxHold":    {"end of a hold": firstEnds},
 	"LevelSets":       {"set": firstTakesSet},
+	"LevelJobs":       {"job": firstRunsJob},
 }
 
 // A new group has everything that its founders support from the first call on.
@@ -114,6 +115,15 @@ func firstTakesSet(g *Group) {
 	Must(g.T, err)
 	info, err := g.Nodes[0].FencedLock("x").Info(ctx)
 	if err != nil || info.Set != 2 {
+		g.T.Errorf("%+v, %v", info, err)
+	}
+}
+
+func firstRunsJob(g *Group) {
+	ctx := Within(g.T, patience)
+	Must(g.T, g.last().Job("x").Once(ctx, "a", func(context.Context, conclave.Fence) error { return nil }))
+	info, err := g.Nodes[0].Job("x").Info(ctx)
+	if err != nil || len(info.Runs) != 1 || info.Runs[0].Result != conclave.JobDone {
 		g.T.Errorf("%+v, %v", info, err)
 	}
 }
