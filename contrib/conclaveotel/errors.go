@@ -23,6 +23,7 @@ func classify(err error) (class string, refused bool) {
 		{conclave.ErrSessionExpired, "session_expired", false},
 		{conclave.ErrLocked, "locked", true},
 		{conclave.ErrLockDelay, "lock_delay", true},
+		{conclave.ErrJobDone, "job_done", true},
 		{conclave.ErrCompareFailed, "compare_failed", true},
 		{conclave.ErrNotHeld, "not_held", false},
 		{conclave.ErrAcquireLimitReached, "acquire_limit_reached", false},

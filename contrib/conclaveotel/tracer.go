@@ -64,7 +64,7 @@ func attributes(op conclave.Operation) []attribute.KeyValue {
 		all = append(all, attribute.String(nameKey(op.Kind), text(op.Name)))
 	}
 	switch op.Kind {
-	case conclave.CallUnlock, conclave.CallResign, conclave.CallRelease, conclave.CallRUnlock, conclave.CallDowngrade, conclave.CallExtend:
+	case conclave.CallUnlock, conclave.CallResign, conclave.CallRelease, conclave.CallRUnlock, conclave.CallDowngrade, conclave.CallExtend, conclave.CallEndRun:
 		if op.Fence != 0 {
 			all = append(all, fence(op.Fence))
 		}
@@ -89,6 +89,8 @@ func nameKey(kind conclave.CallKind) string {
 		return "conclave.semaphore.name"
 	case conclave.CallCampaign, conclave.CallResign:
 		return "conclave.election.name"
+	case conclave.CallStartRun, conclave.CallEndRun:
+		return "conclave.job.name"
 	case conclave.CallWrite:
 		return "conclave.key"
 	}
