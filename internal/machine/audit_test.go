@@ -143,9 +143,7 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 	if s.resized {
 		a.resized++
 	}
-	a.queue(s.queue.First(), func(w *waiter) bool {
-		return w.semaphore == s && w.lock == nil && w.terms == nil && w.permits <= s.limit
-	})
+	a.queue(s.queue.First(), func(w *waiter) bool { return w.semaphore == s && w.lock == nil && w.permits <= s.limit })
 }
 
 func (a *auditor) queue(first *waiter, fits func(*waiter) bool) {
@@ -305,9 +303,7 @@ func views(m *Machine) string {
 	for _, name := range slices.Sorted(maps.Keys(m.elections.byName)) {
 		fmt.Fprintln(&w, name, printLeader(leaderOf(m, name)))
 	}
-	for _, v := range allJobs(m) {
-		printJob(&w, v)
-	}
+	printJobs(&w, m)
 	for _, e := range keysOf(m, "") {
 		if keyOf(m, e.Key) != e {
 			fmt.Fprintln(&w, "KeyQuery and KeysQuery differ")

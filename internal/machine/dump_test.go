@@ -78,9 +78,7 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 			}
 		}
 	}
-	for _, s := range m.sessions {
-		eachOf(s, put)
-	}
+	eachOfSessions(m, put)
 	queue := func(first *waiter) {
 		for w := first; w != nil; w = w.inQueue.Next() {
 			put(w.key(), w)
@@ -118,15 +116,17 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 	}
 }
 
-// eachOf calls put with a session, and the sets that it holds or awaits.
-func eachOf(s *session, put func(key string, r record)) {
-	put(s.key(), s)
-	for set := s.sets.First(); set != nil; set = set.inSession.Next() {
-		put(set.key(), set)
-	}
-	for set := s.waitingSets.First(); set != nil; set = set.inSession.Next() {
-		if put(set.key(), set); set.passed > 0 {
-			put(passing{set}.key(), passing{set})
+// eachOfSessions calls put with the sessions, and the sets that they hold or await.
+func eachOfSessions(m *Machine, put func(key string, r record)) {
+	for _, s := range m.sessions {
+		put(s.key(), s)
+		for set := s.sets.First(); set != nil; set = set.inSession.Next() {
+			put(set.key(), set)
+		}
+		for set := s.waitingSets.First(); set != nil; set = set.inSession.Next() {
+			if put(set.key(), set); set.passed > 0 {
+				put(passing{set}.key(), passing{set})
+			}
 		}
 	}
 }

@@ -46,6 +46,7 @@ func FuzzApply(f *testing.F) {
 	))
 	f.Add(boundLog(f))
 	f.Add(setLog(f))
+	f.Add(jobsLog(f))
 	f.Fuzz(func(t *testing.T, log []byte) {
 		r := newRig()
 		for len(log) > 0 {
@@ -89,6 +90,9 @@ var fuzzCommands = []string{
 	"extend x s/1 fence=1 max-hold=1s",
 	"lockset s/1 x shared=y wait label=l max-hold=1s refuse-deadlock",
 	"unlockset s fence=1",
+	"run-job j k s/1 attempts=2 keep=1s",
+	"run-job j '' s/1 every=1s",
+	"end-run j k s/1 fence=1 failed detail=why",
 	"write put k v flags=1 ; put-fenced k v fence=1 ; swap k v index=3 ; acquire k v session=s",
 	"write expect-holder k session=s index=1 ; release k v session=s ; expect k index=3",
 	"write delete k ; delete-if k index=0 ; delete-prefix a/",
@@ -112,6 +116,17 @@ func setLog(tb testing.TB) []byte {
 		"lockset t/1 z x wait refuse-deadlock", "lock z s/2", "unlock z s/2 fence=3", "lock z s/2", "unlock z s/2 fence=4", "lock z s/2",
 		"unlock z s/2 fence=5", "lock z s/2", "unlock z s/2 fence=6", "lock z s/3 wait", "lockset s/4 shared=z,y wait", "extend z s set fence=2 max-hold=1h",
 		"unlockset s fence=2", "withdraw A.6", "lockset s/4 y x wait", "close s",
+	)
+}
+
+// jobsLog has all that concerns jobs.
+func jobsLog(tb testing.TB) []byte {
+	tb.Helper()
+	return logOf(tb,
+		"register member=1 boot=1 level=8", "raise level=8", "open s ttl=none delay=2s", "open t", "run-job j k-9 s/1 attempts=2 keep=1s",
+		"run-job j k-9 s/2 attempts=1", "run-job j k-9 t/1", "end-run j k-9 s/1 fence=1 failed detail=why", "run-job j '' t/1 every=1s", "run-job j '' s/1 every=1s",
+		"end-run j '' t/1 fence=3", "withdraw A.10", "run-job j k-10 s/3 attempts=1", "run-job j k-10 s/4 attempts=1", "end-run j k-10 s/3 fence=4 not-started",
+		"end-run j k-9 t/1 fence=2", "close s", "run-job j k-9 t/1",
 	)
 }
 

@@ -26,7 +26,7 @@ func (r *rig) checkJobs() error {
 				continue
 			}
 			want.Waiting += len(l.Queue)
-			if l.Owner != nil && r.model.Lives(l.Owner.Session) {
+			if l.Owner != nil && reference.Lives(&r.model, l.Owner.Session) {
 				want.Running++
 			}
 		}
@@ -54,8 +54,8 @@ func (r *rig) shownRun(j *reference.Job, of *reference.Run) RunView {
 	switch {
 	case of.Ended != 0:
 		v.Ended = r.model.Now - of.Ended
-	case of.Result == wire.RunResult_RUNNING && !r.model.Lives(of.Session):
-		v.Result, v.Ended = wire.RunResult_LOST, r.model.Now-r.model.EndedAt(of.Session)
+	case of.Result == wire.RunResult_RUNNING && !reference.Lives(&r.model, of.Session):
+		v.Result, v.Ended = wire.RunResult_LOST, r.model.Now-reference.EndedAt(&r.model, of.Session)
 	}
 	if of.Key == "" && of == j.LastPeriod() {
 		v.Due = max(0, of.Started+of.Every-r.model.Now)

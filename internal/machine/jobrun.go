@@ -136,14 +136,13 @@ func (x jobRuns) dismiss(w *waiter) {
 // run begins in its place if one may, as no waiter is to be passed over by that; nil: the request is still to be decided.
 func (x jobRuns) claim(l *lock, w *waiter) *wire.Reply {
 	r := x.running(l)
-	switch {
-	case r.key == "":
-		x.releaseLock(l, 0)
-		return nil
-	case w.terms.attempts != 0 && r.attempts >= w.terms.attempts:
+	if r.key == "" || w.terms.attempts != 0 && r.attempts >= w.terms.attempts {
 		x.finish(l, wire.RunResult_LOST, "")
-		reply := x.done(r) // before the next run of the key, perhaps in this entry
+		reply := x.done(r) // as the next run of the key may begin in this entry
 		x.releaseLock(l, 0)
+		if r.key == "" {
+			return nil
+		}
 		return reply
 	}
 	if x.fences >= maxFences {

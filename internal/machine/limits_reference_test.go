@@ -5,11 +5,12 @@ import (
 
 	"github.com/conclave-go/conclave/internal/machine/reference"
 	"github.com/conclave-go/conclave/internal/machine/slots"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // The reference has written the limits down once more.
 func TestLimit_ReferenceAgrees(t *testing.T) {
-	for name, limit := range map[string][2]int64{
+	limitsAgree(t, map[string][2]int64{
 		"MaxName":            {MaxName, reference.MaxName},
 		"MaxLabel":           {MaxLabel, reference.MaxLabel},
 		"MaxTrace":           {MaxTrace, reference.MaxTrace},
@@ -55,7 +56,29 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MaxPrefixKeys":      {MaxPrefixKeys, reference.MaxPrefixKeys},
 		"MaxKeys":            {MaxKeys, reference.MaxKeys},
 		"MaxKeyBytes":        {MaxKeyBytes, reference.MaxKeyBytes},
-	} {
+	})
+	jobLimitsAgree(t)
+}
+
+func jobLimitsAgree(t *testing.T) {
+	t.Helper()
+	limitsAgree(t, map[string][2]int64{
+		"MinEvery":         {MinEvery, reference.MinEvery},
+		"MaxEvery":         {MaxEvery, reference.MaxEvery},
+		"MinKeep":          {MinKeep, reference.MinKeep},
+		"MaxKeep":          {MaxKeep, reference.MaxKeep},
+		"MaxRuns":          {MaxRuns, reference.MaxRuns},
+		"MaxRunDetail":     {wire.MaxRunDetail, reference.MaxRunDetail},
+		"MaxJobs":          {MaxJobs, reference.MaxJobs},
+		"MaxJobBytes":      {MaxJobBytes, reference.MaxJobBytes},
+		"ReservedJobs":     {ReservedJobs, reference.ReservedJobs},
+		"ReservedJobBytes": {ReservedJobBytes, reference.ReservedJobBytes},
+	})
+}
+
+func limitsAgree(t *testing.T, limits map[string][2]int64) {
+	t.Helper()
+	for name, limit := range limits {
 		if limit[0] != limit[1] {
 			t.Errorf("%s is %d in the machine and %d in the reference", name, limit[0], limit[1])
 		}

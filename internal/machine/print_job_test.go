@@ -53,6 +53,12 @@ func printJob(w io.Writer, v JobView) {
 	}
 }
 
+func printJobs(w io.Writer, m *Machine) {
+	for _, v := range allJobs(m) {
+		printJob(w, v)
+	}
+}
+
 // allJobs returns all jobs with their runs.
 func allJobs(m *Machine) (all []JobView) {
 	for after := ""; ; {

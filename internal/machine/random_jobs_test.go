@@ -33,7 +33,7 @@ var generalJobEvents = []string{
 	"granted at once", "granted from the queue", "DONE", "FAILED", "NOT_STARTED", "LOST", "a run withdrawn",
 	"JOB_DONE at once: DONE", "JOB_DONE at once: FAILED", "JOB_DONE at once: LOST",
 	"JOB_DONE in the queue: DONE", "JOB_DONE in the queue: FAILED", "JOB_DONE in the queue: LOST",
-	"FORGOTTEN", "taken over", "taken over and refused", "Every taken over", "Every taken over in its time", "Every delayed", "lock-delay after a lost run",
+	"FORGOTTEN", "taken over", "taken over and refused", "Every taken over", "Every delayed", "lock-delay after a lost run",
 }
 
 // What happens to them only where there are many.

@@ -59,15 +59,15 @@ func (r *Model) releaseOne(d *dead) bool {
 			}
 		}
 		if first != nil {
-			r.lose(first, d)
+			d.lose(r, first)
 			return true
 		}
 	}
 	return r.releasePermitOf(d) || sharing{r}.releaseOf(d) || sets{r}.releaseOf(d) || r.releaseKeyOf(d)
 }
 
-// lose releases a lock of an ended session.
-func (r *Model) lose(l *Lock, d *dead) {
+// lose releases a lock of the ended session.
+func (d *dead) lose(r *Model, l *Lock) {
 	if l.Job != "" {
 		jobs{r}.lose(l, d)
 	} else {
@@ -145,7 +145,7 @@ func (r *Model) visitLock(l *Lock) *wire.Reply {
 		}
 		sets{r}.release(l.Owner.set, d.until)
 	default:
-		r.lose(l, d)
+		d.lose(r, l)
 	}
 	return nil
 }

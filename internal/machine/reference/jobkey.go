@@ -62,10 +62,10 @@ func (j *Job) LastPeriod() (last *Run) {
 }
 
 // Lives reports whether a session has not ended.
-func (r *Model) Lives(id wire.ID) bool { return r.session(id[:]) != nil }
+func Lives(r *Model, id wire.ID) bool { return r.session(id[:]) != nil }
 
 // EndedAt returns when a session has ended something of which is not released yet.
-func (r *Model) EndedAt(id wire.ID) int64 { return r.lateSession(id).at }
+func EndedAt(r *Model, id wire.ID) int64 { return r.lateSession(id).at }
 
 // count counts the retained runs with every, or those of keys.
 func (j *Job) count(every bool) (n int) {

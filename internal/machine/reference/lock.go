@@ -12,6 +12,25 @@ import (
 
 // Locks and elections.
 
+// Lock is a lock or an election, or that of a job's runs.
+type Lock struct {
+	Name      string
+	Election  bool
+	Owner     *Place // nil: none
+	Unclaimed bool   // since its session was attached
+	Fence     uint64
+	Queue     []Place
+	Lingering bool // its owner gives it out itself, for a tenure
+	holds     uint32
+	until     int64
+
+	Shares      []Share // by number
+	SharedFence uint64  // of those that are held
+	marks       marks
+
+	Job, RunKey string // of a job's runs
+}
+
 func (r *Model) grant(l *Lock, p Place) *wire.Reply {
 	p.End = bounding{r}.begin(p)
 	p.Ticket, p.Since = p.granted(), r.stamp()

@@ -115,25 +115,6 @@ type Place struct {
 	End
 }
 
-// Lock is a lock or an election, or that of a job's runs.
-type Lock struct {
-	Name      string
-	Election  bool
-	Owner     *Place // nil: none
-	Unclaimed bool   // since its session was attached
-	Fence     uint64
-	Queue     []Place
-	Lingering bool // its owner gives it out itself, for a tenure
-	holds     uint32
-	until     int64
-
-	Shares      []Share // by number
-	SharedFence uint64  // of those that are held
-	marks       marks
-
-	Job, RunKey string // of a job's runs
-}
-
 // Apply applies a decoded batch; nil is the first entry of a term. The result has no
 // Changes, and its replies have no details for people.
 func (r *Model) Apply(index, term uint64, b *wire.Batch) fact.Result {
