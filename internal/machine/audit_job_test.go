@@ -71,12 +71,14 @@ func (a *auditor) job(j *job) {
 		switch {
 		case r.key == "" || r.period != 0 || r.every != 0 || i > 0 && naturally(j.keyed[i-1].key, r.key) >= 0 || j.find(r.key) != r:
 			a.fail("job %q: key %q is not where it belongs", j.name, r.key)
-		case r.attempts == 0 && a.m.jobs.locks.byName[jobName(j.name, r.key)] == nil:
+		case r.lock != a.m.jobs.locks.byName[jobName(j.name, r.key)]:
+			a.fail("job %q: key %q does not know its lock", j.name, r.key)
+		case r.attempts == 0 && r.lock == nil:
 			a.fail("job %q: key %q has not run", j.name, r.key)
 		}
 	}
 	for i, r := range j.regular {
-		if r.key != "" || r.period == 0 || r.period > j.periods || r.every == 0 || r.attempts != 1 || i > 0 && j.regular[i-1].period >= r.period ||
+		if r.key != "" || r.lock != nil || r.period == 0 || r.period > j.periods || r.every == 0 || r.attempts != 1 || i > 0 && j.regular[i-1].period >= r.period ||
 			i < len(j.regular)-1 && r.result == wire.RunResult_RUNNING {
 			a.fail("job %q: period %d is not where it belongs", j.name, r.period)
 		}

@@ -170,7 +170,7 @@ func oneCall(tb testing.TB, seq uint64, line string) []byte {
 // Two pairs of a sound state with anything in their place: a machine that holds
 // together, or an error.
 func FuzzLoad(f *testing.F) {
-	for _, d := range []disk{soundDisk(), numberedDisk(), boundDisk(), setDisk()} {
+	for _, d := range []disk{soundDisk(), numberedDisk(), boundDisk(), setDisk(), jobDisk()} {
 		for k, v := range d {
 			f.Add([]byte(k), v, []byte("lx"), []byte{})
 		}
@@ -179,7 +179,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add([]byte(k), v, []byte("hx\x00"+be(5)), []byte{})
 	}
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 []byte) {
-		for _, d := range []disk{soundDisk(), sharedDisk(), numberedDisk(), boundDisk(), setDisk()} {
+		for _, d := range []disk{soundDisk(), sharedDisk(), numberedDisk(), boundDisk(), setDisk(), jobDisk()} {
 			d[string(k1)], d[string(k2)] = v1, v2
 			m, err := Load(d.pairs())
 			if err != nil {
