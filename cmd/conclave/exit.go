@@ -13,7 +13,7 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// The exit codes, which docs/CLI.md lists. Those of lock and elect leave room for the codes of the
+// The exit codes, which docs/CLI.md lists. Those of lock, elect and job leave room for the codes of the
 // commands that they run, as timeout(1) and env(1) do.
 const (
 	exitFailed      = 1
@@ -25,6 +25,7 @@ const (
 	exitUnconfirmed = 7
 	exitIncomplete  = 8
 
+	exitJobDone     = 122
 	exitLost        = 123
 	exitNotAcquired = 124
 	exitItself      = 125

@@ -65,7 +65,7 @@ func TestExit_Documented(t *testing.T) {
 	}
 	for _, code := range []int{
 		0, exitFailed, exitUsage, exitRemoved, exitRefused, exitUnavailable, exitUnknown, exitUnconfirmed, exitIncomplete,
-		exitLost, exitNotAcquired, exitItself, exitCannotRun, exitNoCommand,
+		exitJobDone, exitLost, exitNotAcquired, exitItself, exitCannotRun, exitNoCommand,
 	} {
 		if n := rows[strconv.Itoa(code)]; n != 1 {
 			t.Errorf("exit code %d has %d rows", code, n)

@@ -22,7 +22,9 @@ type lease struct {
 	held       func() bool     // by this process's own clock
 	lost       <-chan struct{} // any of the grants
 	release    func(ctx context.Context) error
-	slots      []int // the numbers of permits
+	slots      []int                     // the numbers of permits
+	more       []string                  // of the environment
+	ended      func(code int, err error) // gets how the command ended, before the release; nil: that does not matter
 }
 
 // fencesAtMost is how many fences package fencing puts into one header.
@@ -93,10 +95,10 @@ func (l lease) header() string {
 // environment is what the command learns of the lease. The fence is a decimal number, also when it is printed with an epoch:
 // scripts compare it. The list is for resources that package fencing guards.
 func (l lease) environment() []string {
-	return []string{
+	return append([]string{
 		"CONCLAVE_FENCE=" + strconv.FormatUint(uint64(l.fence), 10), "CONCLAVE_LOCK=" + l.name, "CONCLAVE_FENCES=" + l.header(),
 		sessionVariable + "=" + l.session.String(), "CONCLAVE_SLOTS=" + strings.Trim(strings.ReplaceAll(fmt.Sprint(l.slots), " ", ","), "[]"),
-	}
+	}, l.more...)
 }
 
 // parseFence parses a fence as the environment of a command has it, or as it is printed.

@@ -349,6 +349,8 @@ func notAcquired(ctx, waiting context.Context, err error) error {
 		return withCode(codeOf(cause(ctx, err)), cause(ctx, err))
 	case waiting.Err() != nil, errors.Is(err, conclave.ErrLocked), errors.Is(err, conclave.ErrLockDelay), errors.Is(err, conclave.ErrDeadlock):
 		return withCode(exitNotAcquired, err)
+	case errors.Is(err, conclave.ErrJobDone):
+		return withCode(exitJobDone, err)
 	}
 	return err
 }
@@ -375,6 +377,9 @@ func (p *program) under(ctx context.Context, o tenancy, l lease, argv []string) 
 		}
 	} else {
 		p.code, lost, err = p.supervise(ctx, argv, append(os.Environ(), l.environment()...), l, o.grace)
+		if l.ended != nil {
+			l.ended(p.code, err)
+		}
 	}
 	releasing, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()

@@ -70,7 +70,7 @@ func (p *program) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add(groupUse, p.lockCommand(), p.electCommand(), p.kvCommand(), p.watchCommand())
+	add(groupUse, p.lockCommand(), p.electCommand(), p.jobCommand(), p.kvCommand(), p.watchCommand())
 	add(groupSee, p.statusCommand(), p.membersCommand(), p.locksCommand(), p.semaphoresCommand(), p.electionsCommand(),
 		p.sessionsCommand(), p.topCommand(), p.explainCommand(), p.cyclesCommand(), p.eventsCommand(), p.benchCommand())
 	add(groupChange, p.releaseCommand(), p.transferCommand(), p.removeCommand(), p.configCommand(), p.backupCommand())
