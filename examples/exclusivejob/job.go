@@ -8,17 +8,13 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/conclave-go/conclave"
 )
 
-const (
-	lockName = "jobs/report"
-	doneKey  = "jobs/report/done" // the last period that is done, and the process that did it
-)
+const jobName = "report"
 
 // logFunc prints one line with the time of day.
 type logFunc func(format string, args ...any)
@@ -33,17 +29,17 @@ func newLog(w io.Writer) logFunc {
 }
 
 type job struct {
-	lock         *conclave.FencedLock
-	kv           *conclave.KV
+	node         *conclave.Node
 	store        store
-	name         string
+	name         string // of this process
 	every, takes time.Duration
 	logf         logFunc
 }
 
 // period returns the number of the present period, by the wall clock. Clocks
-// that differ make a run early or late, but never repeat it, since the number of
-// the last period that is done only grows.
+// that differ make a run early or late, but never repeat it, since the period is
+// the key of the run. Job.Every would need no clock, but its periods follow the
+// first run, and not the calendar.
 func (j *job) period() int64 { return time.Now().UnixNano() / int64(j.every) }
 
 // start formats the time at which a period starts.
@@ -51,19 +47,30 @@ func (j *job) start(p int64) string { return time.Unix(0, p*int64(j.every)).Form
 
 // run waits until each period's job is done, by this process or by another one.
 // It returns when ctx is done, or with the first error that is not a loss of the
-// lock.
+// run.
 func (j *job) run(ctx context.Context) error {
+	report := j.node.Job(jobName)
 	for {
 		p := j.period()
-		// Do queues for the lock. TryLock would leave this process free for other
-		// work, but then no process would be waiting to repeat the job of a
-		// holder that crashed.
-		err := j.lock.Do(ctx, func(ctx context.Context, _ conclave.Fence) error { return j.once(ctx, p) })
+		var with conclave.Fence
+		// Once waits while another process runs the job, to repeat it if that one
+		// crashes.
+		err := report.Once(ctx, strconv.FormatInt(p, 10), func(ctx context.Context, fence conclave.Fence) error {
+			with = fence
+			return j.work(ctx, p, fence)
+		})
+		var done *conclave.JobDoneError
 		switch {
+		case err == nil:
+			j.logf("finished the job of %s; the store has the result with fence %v", j.start(p), with)
+		case errors.As(err, &done) && done.Run.Result == conclave.JobDone:
+			j.logf("the job of %s was done by %s", j.start(p), j.nameOf(done.Run.Node))
+		case errors.As(err, &done): // this process's clock is far behind
+			j.logf("the job of %s does not run: %v", j.start(p), err)
 		case errors.Is(err, conclave.ErrLockOwnershipLost), errors.Is(err, conclave.ErrSessionExpired):
-			j.logf("LOST the lock for the job of %s; queueing again", j.start(p))
+			j.logf("LOST the run for the job of %s; queueing again", j.start(p))
 			continue
-		case err != nil:
+		default:
 			return err
 		}
 		if err := sleepUntil(ctx, time.Unix(0, (p+1)*int64(j.every))); err != nil {
@@ -83,60 +90,30 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	}
 }
 
-// once runs the job unless the period is done. The caller holds the lock, and
-// ctx ends if the lock is lost.
-func (j *job) once(ctx context.Context, p int64) error {
-	fence, err := j.lock.Fence()
-	if err != nil {
-		return err
-	}
-	done, by, err := j.done(ctx)
-	if err != nil {
-		return err
-	}
-	if done >= p {
-		j.logf("the job of %s was done by %s", j.start(p), by)
-		return nil
-	}
+// work does the job. ctx ends if the run is lost. When work returns nil, the
+// group records that the period is done. If the process dies between the two, the
+// job runs once more, which the store tolerates.
+func (j *job) work(ctx context.Context, p int64, fence conclave.Fence) error {
 	j.logf("RUNS the job of %s with fence %v", j.start(p), fence)
 	j.logf("to crash this process, run: %s", killCommand())
 	if err := sleepUntil(ctx, time.Now().Add(j.takes)); err != nil { // the work goes here
 		return context.Cause(ctx)
 	}
-	return j.finish(ctx, p, fence)
-}
-
-// finish writes the result to the store and then marks the period as done. If
-// the process dies between the two, the job runs once more, which the store
-// tolerates; in the other order it would not run at all.
-func (j *job) finish(ctx context.Context, p int64, fence conclave.Fence) error {
 	err := j.store.write(report{Fence: fence, Period: p, By: j.name})
-	if err == nil {
-		_, err = j.kv.PutFenced(ctx, doneKey, fmt.Appendf(nil, "%d %s", p, j.name), fence)
-	}
-	if errors.Is(err, conclave.ErrStaleFence) {
+	if errors.Is(err, conclave.ErrStaleFence) { // a later run has written, so this one is lost
 		j.logf("the result of %s is REFUSED: %v", j.start(p), err)
-		return fmt.Errorf("%w: %w", conclave.ErrLockOwnershipLost, err)
 	}
-	if err != nil {
-		return err
-	}
-	j.logf("finished the job of %s; the store has the result with fence %v", j.start(p), fence)
-	return nil
+	return err
 }
 
-// done returns the last period that is done and the process that did it.
-func (j *job) done(ctx context.Context) (period int64, by string, err error) {
-	e, err := j.kv.Get(ctx, doneKey)
-	if errors.Is(err, conclave.ErrKeyNotFound) {
-		return -1, "", nil
+// nameOf returns the name of a member.
+func (j *job) nameOf(id conclave.MemberID) string {
+	for _, m := range j.node.Status().Members {
+		if m.ID == id {
+			return m.Name
+		}
 	}
-	if err != nil {
-		return 0, "", err
-	}
-	number, by, _ := strings.Cut(string(e.Value), " ")
-	period, err = strconv.ParseInt(number, 10, 64)
-	return period, by, err
+	return id.String() // it has been removed
 }
 
 // killCommand returns the command that ends this process without a graceful

@@ -6,23 +6,23 @@
 //	go run ./examples/exclusivejob -dir /tmp/job/2 -bind 127.0.0.1:7402 -join 127.0.0.1:7401,127.0.0.1:7403 -expect 3 -name ben -store /tmp/job/report.json
 //	go run ./examples/exclusivejob -dir /tmp/job/3 -bind 127.0.0.1:7403 -join 127.0.0.1:7401,127.0.0.1:7402 -expect 3 -name clara -store /tmp/job/report.json
 //
-// A lock lets one of them run the job at a time, and a key records the last
-// period that is done, so that the next holder does not repeat it. The process
+// A conclave.Job lets one of them run at a time, and records which periods are
+// done, so that the next process does not repeat them. The process
 // that runs the job prints the command that kills it (kill -9 and its process
 // ID). Run the command while the job runs: when the session of the killed process
 // expires, after its TTL of 10 seconds, another process runs the job for the same
 // period with a larger fence.
 //
 // Or pause the process: kill -STOP and its process ID, and kill -CONT when
-// another process has run the job. It notices that it has lost the lock; if it
+// another process has run the job. It notices that it has lost the run; if it
 // notices too late, the store refuses its result by the fence.
 //
 // It runs on Linux, macOS, the BSDs, illumos and Windows; elsewhere the store has
 // no file lock and refuses each result. On Windows the printed command is
 // taskkill /F, and there is no -STOP: suspend the process in Resource Monitor.
 //
-// main.go opens and closes the member, job.go decides which process runs the job
-// and when, store.go is the resource that checks the fence, flock_*.go lock its
+// main.go opens and closes the member, job.go runs the job of each period,
+// store.go is the resource that checks the fence, flock_*.go lock its
 // file.
 package main
 
@@ -128,10 +128,7 @@ func run(ctx context.Context, o options, w io.Writer) error {
 		return err
 	}
 	logf("%s is in the group", o.cfg.Name)
-	j := &job{
-		lock: node.FencedLock(lockName), kv: node.KV(), store: store{o.store},
-		name: o.cfg.Name, every: o.every, takes: o.takes, logf: logf,
-	}
+	j := &job{node: node, store: store{o.store}, name: o.cfg.Name, every: o.every, takes: o.takes, logf: logf}
 	err = j.run(ctx)
 	if ctx.Err() != nil {
 		err = nil

@@ -17,7 +17,7 @@ type report struct {
 	By     string
 }
 
-// store keeps the latest report in a file. It knows nothing of locks but the
+// store keeps the latest report in a file. It knows nothing of jobs but the
 // fence: it refuses a report whose fence is smaller than that of the latest one.
 type store struct{ path string }
 
