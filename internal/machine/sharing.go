@@ -329,12 +329,12 @@ func (x sharing) endShare(sh *share, until int64) {
 }
 
 // vacated serves a lock that has lost a share. While it has others, only waiters gain by that which are due, or were before
-// others and have ended: a set that waits for a share waits for another of its names. all: locks are still to be served that
-// have lost one of the same set.
+// others and have ended: a set that waits for a share waits for another of its names, unless that is still to be served. all:
+// locks are still to be served that have lost one of the same set.
 func (x sharing) vacated(l *lock, all bool) {
 	w := l.head()
 	switch held := l.phase().held(); {
-	case held && (w == nil || !w.session.dead() && !l.isDue()):
+	case held && x.unserved == 0 && (w == nil || !w.session.dead() && !l.isDue()):
 	case all:
 		x.serve(l)
 	case held:
