@@ -37,7 +37,7 @@ func FirstState(level uint32) []wire.Change {
 }
 
 // Seed returns the state of a new group, as pairs sorted by key: the keys and the limits
-// that Resize has set, and the group's settings. All sessions end, with what they hold and await; members, processes,
+// that Resize has set, what jobs retain of their runs, and the group's settings. All sessions end, with what they hold and await; members, processes,
 // checks and lock-delays are forgotten. Keys that a session has locked are released or
 // deleted, as the session's behavior says.
 //
@@ -64,7 +64,8 @@ func (m *Machine) Seed(count uint64) (iter.Seq2[[]byte, []byte], error) {
 		s.plant(e, m.sessions[e.Session])
 		return true
 	})
-	return func(yield func(key, value []byte) bool) { s.yield(m, yield) }, nil
+	jobs := jobRuns{m}.seed()
+	return func(yield func(key, value []byte) bool) { s.yield(m, jobs, yield) }, nil
 }
 
 // plant adds a key of the old group; by is the session that has locked it, or nil.
@@ -86,20 +87,26 @@ func (m *Machine) plant(e *fact.Entry, by *session) {
 }
 
 // yield yields the pairs of a seed; semaphores are the old group's.
-func (m *Machine) yield(old *Machine, yield func(key, value []byte) bool) {
+func (m *Machine) yield(old *Machine, jobs seedJobs, yield func(key, value []byte) bool) {
+	if !yieldSeed(jobs.jobs, yield) {
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(old.semaphores.byName)) {
 		s := old.semaphores.byName[name]
 		if s.resized && !yield([]byte(s.key), encode(s)) {
 			return
 		}
 	}
-	more := true
+	more := yieldSeed(jobs.locks, yield)
+	if !more {
+		return
+	}
 	m.keys.tree.Ascend(func(e *fact.Entry) bool {
 		more = yield([]byte(entryKey(e.Key)), encode(entry{e}))
 		return more
 	})
-	if more {
-		yield([]byte(machineKey), encode(m))
+	if more && yield([]byte(machineKey), encode(m)) {
+		yieldSeed(jobs.runs, yield)
 	}
 }
 
