@@ -53,7 +53,8 @@ func (n *Node) backUp(ctx context.Context, w io.Writer) error { return n.replica
 // much memory as a member with that state. [Open] with the same [Config.Group] then runs
 // the new group, of one voter, from the directory.
 //
-// The new group has the keys, and the limits that Resize has set. It has no session,
+// The new group has the keys, the limits that Resize has set, and what jobs retain of their runs; those
+// under way are lost. What ran after the backup was made may run again. It has no session,
 // process, check or member of the old group: all locks, permits, elections and queues
 // have ended, without a lock-delay, and keys that a session had locked are released or
 // deleted, by the session's behavior. It has a new cluster ID, so members of the old
