@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/google/btree"
 
@@ -197,10 +198,14 @@ func (m *Machine) Recheck(t wire.Ticket, session wire.ID, semaphore, job string)
 		if len(got.Set) > 0 {
 			r.Set = &wire.SetReply{Fences: got.Set}
 		}
+		if job != "" {
+			r.Run = jobRuns{m}.missed(job).Run
+			r.Run.Result = wire.RunResult_RUNNING
+		}
 		return r
 	case limit != 0:
 		return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: limit}
-	case job != "" && m.sessions[session].isBoundTo(t):
+	case job != "" && !strings.HasSuffix(job, "\x00") && m.sessions[session].isBoundTo(t): // periods are never done
 		return jobRuns{m}.missed(job)
 	}
 	return &wire.Reply{Code: wire.Code_SESSION_EXPIRED}

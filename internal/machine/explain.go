@@ -46,7 +46,7 @@ type OwnerView struct {
 // Begin implements [Query].
 func (q ExplainQuery) Begin(m *Machine) func() any {
 	l := m.space(q.Space == wire.Space_ELECTION).byName[q.Name]
-	if l == nil || q.Space == wire.Space_SEMAPHORE {
+	if l == nil || q.Space == wire.Space_SEMAPHORE || q.Space == wire.Space_JOB {
 		return answered((*ExplainView)(nil))
 	}
 	v := &ExplainView{LockView: m.view(l, m.newPage(0))}

@@ -14,12 +14,13 @@ import (
 // the job retains of its runs decides who may take the lock.
 type job struct {
 	name    string
-	forgets bool   // a key was forgotten
-	floor   string // with forgets: the largest of those, in natural order; this one and what is below it do not run any more
-	periods uint64 // runs without a key so far
-	keyed   []*run // the last run of each retained key, in natural order
-	regular []*run // the last runs without a key, in their order
-	locks   int    // of the job: held, delayed or awaited
+	forgets bool            // a key was forgotten
+	floor   string          // with forgets: the largest of those, in natural order; this one and what is below it do not run any more
+	periods uint64          // runs without a key so far
+	byKey   map[string]*run // the last run of each retained key
+	keyed   []*run          // in natural order
+	regular []*run          // the last runs without a key, in their order
+	locks   int             // of the job: held, delayed or awaited
 	slot    ordered.Slot
 }
 
@@ -101,9 +102,7 @@ func (j *job) find(key string) *run {
 	switch {
 	case j == nil:
 	case key != "":
-		if at, found := j.search(key); found {
-			return j.keyed[at]
-		}
+		return j.byKey[key]
 	case len(j.regular) > 0:
 		return j.regular[len(j.regular)-1]
 	}
@@ -116,7 +115,14 @@ func (j *job) isBelow(key string) bool { return j.forgets && naturally(key, j.fl
 // naturally compares keys by natural order: the numbers in them by value, all else by bytes. So the keys of times and
 // of counters ascend. Keys that differ in leading zeros only are in the order of their bytes.
 func naturally(a, b string) int {
-	x, y := a, b
+	same := 0
+	for same < min(len(a), len(b)) && a[same] == b[same] {
+		same++
+	}
+	for same > 0 && isDigit(a[same-1]) {
+		same-- // to where the number begins
+	}
+	x, y := a[same:], b[same:]
 	for x != "" && y != "" {
 		if isDigit(x[0]) && isDigit(y[0]) {
 			var m, n string

@@ -2,7 +2,9 @@ package machine
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -136,6 +138,11 @@ func (x jobRuns) dismiss(w *waiter) {
 // run begins in its place if one may, as no waiter is to be passed over by that; nil: the request is still to be decided.
 func (x jobRuns) claim(l *lock, w *waiter) *wire.Reply {
 	r := x.running(l)
+	if r.key == "" { // it may have to wait, and refused it has no effect
+		if refusal := cmp.Or(x.mayHaveMore(w.session), x.mayJoin(w)); refusal != nil {
+			return refusal
+		}
+	}
 	if r.key == "" || w.terms.attempts != 0 && r.attempts >= w.terms.attempts {
 		x.finish(l, wire.RunResult_LOST, "")
 		reply := x.done(r) // as the next run of the key may begin in this entry
@@ -185,7 +192,9 @@ func (x jobRuns) makeRunRoom(c *wire.RunJob) *wire.Reply {
 		x.forgetRun(victim)
 	}
 	if j == nil {
-		x.jobs.add(&job{name: c.Job})
+		j = &job{name: c.Job}
+		x.jobs.add(j)
+		x.dirty.put(j.durable(), j)
 	}
 	return nil
 }
@@ -207,7 +216,7 @@ func (x jobRuns) begin(l *lock, w *waiter, reply *wire.Reply) {
 	j := x.jobs.byName[name]
 	r := j.find(key)
 	if r == nil || key == "" {
-		r = &run{job: j, key: key}
+		r = &run{job: j, key: strings.Clone(key)} // not the memory of the lock's
 		if key == "" {
 			x.dropOldest(j)
 			j.periods++
@@ -216,13 +225,14 @@ func (x jobRuns) begin(l *lock, w *waiter, reply *wire.Reply) {
 		}
 		x.addRun(r)
 	}
-	r.attempts++
+	if r.attempts < math.MaxUint32 { // or it would begin again at none
+		r.attempts++
+	}
 	if key != "" {
 		r.lock = l
 	}
 	r.result, r.fence, r.session, r.member, r.client = wire.RunResult_RUNNING, l.fence, w.session.id, w.session.member, w.session.client
 	r.started, r.ended, r.detail, r.keep, r.every = x.now, 0, "", w.terms.keep, w.terms.every
-	x.dirty.put(j.durable(), j)
 	x.dirty.put(r.durable(), r)
 	reply.Run = x.describe(r)
 }
@@ -331,6 +341,10 @@ func (x jobRuns) addRun(r *run) {
 	x.jobs.bytes += runBytes + len(r.key)
 	at, _ := j.search(r.key)
 	j.keyed = slices.Insert(j.keyed, at, r)
+	if j.byKey == nil {
+		j.byKey = make(map[string]*run)
+	}
+	j.byKey[r.key] = r
 }
 
 // removeRun removes a run from those that the job retains.
@@ -347,6 +361,7 @@ func (x jobRuns) removeRun(r *run) {
 	x.jobs.bytes -= runBytes + len(r.key)
 	at, _ := j.search(r.key)
 	j.keyed = slices.Delete(j.keyed, at, at+1)
+	delete(j.byKey, r.key)
 }
 
 // forgetRun removes a run of a key. Neither this key nor one below it runs again, as it may have run before.
@@ -395,5 +410,8 @@ func (x jobRuns) missed(name string) *wire.Reply {
 	job, key := jobOf(name)
 	r := cmp.Or(x.jobs.byName[job].find(key), forgotten())
 	reply := &wire.Reply{Code: wire.Code_JOB_DONE, Run: x.describe(r)}
+	if r.result == wire.RunResult_RUNNING { // another one has begun since the request was dismissed for its attempts
+		reply.Run.Result = wire.RunResult_LOST
+	}
 	return reply
 }

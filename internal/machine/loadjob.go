@@ -33,7 +33,7 @@ func (ld *loader) job(rest string, value []byte) error {
 
 // isName reports whether s can be the name of a job, or a key.
 func isName(s string) bool {
-	return s != "" && len(s) <= MaxName && strings.IndexByte(s, 0) < 0
+	return s != "" && len(s) <= MaxName && strings.IndexByte(s, 0) < 0 && utf8.ValidString(s)
 }
 
 func (ld *loader) run(rest string, value []byte) error {
@@ -63,17 +63,27 @@ func (ld *loader) run(rest string, value []byte) error {
 		r.keep != 0 && (r.keep < MinKeep || r.keep > MaxKeep) || len(r.detail) > wire.MaxRunDetail || !utf8.ValidString(r.detail) {
 		return errRange
 	}
-	switch r.result {
-	case wire.RunResult_RUNNING:
-		if r.ended != 0 || r.attempts == 0 || r.detail != "" {
-			return errRange
-		}
-	case wire.RunResult_DONE, wire.RunResult_FAILED, wire.RunResult_LOST:
-	default:
+	if !r.isSound() {
 		return errRange
 	}
 	ld.runs = append(ld.runs, pending[run, string]{of: r, state: name})
 	return nil
+}
+
+// isSound reports whether a machine can have recorded the result with what belongs to it.
+func (r *run) isSound() bool {
+	switch r.result {
+	case wire.RunResult_RUNNING:
+		return r.ended == 0 && r.attempts > 0 && r.detail == "" && !r.session.IsZero()
+	case wire.RunResult_DONE, wire.RunResult_LOST:
+		if r.attempts == 0 || r.result == wire.RunResult_LOST && r.detail != "" {
+			return false
+		}
+	case wire.RunResult_FAILED:
+	default:
+		return false
+	}
+	return r.ended >= r.started && !r.session.IsZero()
 }
 
 // linkJobs gives jobs the runs that they retain, which were read in the order of the keys and of the periods.
@@ -87,6 +97,8 @@ func (ld *loader) linkJobs() error {
 			return fmt.Errorf("run of %q: %w", p.state, errRange)
 		case r.job == nil:
 			return fmt.Errorf("run of %q: %w", p.state, errLoose)
+		case r.job.forgets && r.key == r.job.floor:
+			return fmt.Errorf("run of %q: %w", p.state, errRange)
 		case r.key != "" && r.job.find(r.key) != nil:
 			return fmt.Errorf("run of %q: %w", p.state, errTwice)
 		case r.key == "" && (r.period > r.job.periods || last != nil && last.period >= r.period):
@@ -108,7 +120,9 @@ func (ld *loader) linkJobLock(l *lock) error {
 		return errLoose
 	case !strings.Contains(l.name(), "\x00"), strings.IndexByte(key, 0) >= 0:
 		return errShape
-	case l.owner != nil && jobRuns{ld.m}.running(l) == nil:
+	case l.owner != nil && (jobRuns{ld.m}).running(l) == nil:
+		return errLoose
+	case l.owner != nil && jobRuns{ld.m}.running(l).session != l.owner.id:
 		return errLoose
 	}
 	if j.locks++; key != "" {

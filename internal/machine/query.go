@@ -102,7 +102,7 @@ type LockQuery struct {
 // Begin implements [Query].
 func (q LockQuery) Begin(m *Machine) func() any {
 	l := m.space(q.Space == wire.Space_ELECTION).byName[q.Name]
-	if l == nil || q.Space == wire.Space_SEMAPHORE {
+	if l == nil || q.Space == wire.Space_SEMAPHORE || q.Space == wire.Space_JOB {
 		return answered((*LockView)(nil))
 	}
 	v := m.view(l, m.newPage(0))
@@ -119,7 +119,7 @@ type LocksQuery struct {
 
 // Begin implements [Query].
 func (q LocksQuery) Begin(m *Machine) func() any {
-	if q.Space == wire.Space_SEMAPHORE {
+	if q.Space == wire.Space_SEMAPHORE || q.Space == wire.Space_JOB {
 		return answered([]LockView(nil))
 	}
 	return answered(pageOf(m, q.Space == wire.Space_ELECTION, q.Prefix, q.After, q.Limit, m.view))
