@@ -21,9 +21,10 @@ type waiter struct {
 func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []fact.Outcome) {
 	clear(a.fresh)
 	a.request = a.requestOf(own, c, outcomes)
+	a.jobs.command(own, c, outcomes)
 	for _, o := range outcomes {
 		switch r, waits := a.waiting[o.Ticket]; {
-		case a.setOutcome(own, c, o):
+		case a.setOutcome(own, c, o), a.jobs.outcome(own, c, o):
 		case o.More && !waits:
 			a.enqueue(o.Ticket, c)
 		case o.More: // a repeated outcome
@@ -39,6 +40,7 @@ func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []fact.Ou
 	}
 	a.checkClaims(own, c, outcomes)
 	a.checkSets(c)
+	a.jobs.check()
 	for r, queue := range a.queues { // order: each is checked
 		if len(queue) > 0 && a.isFree(r, queue[0]) && !(r.kind == "lock" && a.isReserved(r.name, queue[0].shared, queue[0].arrival)) {
 			a.sim.fail("%v is free while %d callers wait for it", r, len(queue))

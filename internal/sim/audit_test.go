@@ -51,6 +51,7 @@ type audit struct {
 	sequencers   map[sequencer]bool // all there have ever been
 	leaders      map[string]*fact.Leader
 	leaderOf     map[uint64]wire.ID // session, by fence
+	jobs         *jobAudit
 }
 
 // resource is what a session can hold.
@@ -94,7 +95,7 @@ type sequencer struct {
 }
 
 func newAudit(sim *simulation) *audit {
-	return &audit{
+	a := &audit{
 		sim: sim, m: sim.firstMachine(),
 		sessions:     make(map[wire.ID]machine.SessionView),
 		grants:       make(map[holdID]grant),
@@ -117,6 +118,8 @@ func newAudit(sim *simulation) *audit {
 		leaders:      make(map[string]*fact.Leader),
 		leaderOf:     make(map[uint64]wire.ID),
 	}
+	a.jobs = newJobAudit(a)
+	return a
 }
 
 // entry audits one entry; whole is its result when it is applied in one piece.
@@ -182,6 +185,7 @@ func (a *audit) split(data []byte) []part {
 
 // command audits the state after a command, or after group time alone has advanced.
 func (a *audit) command(p part, r fact.Result) {
+	a.jobs.before = a.fence
 	for _, e := range r.Ended {
 		if e.Unbound {
 			a.sessionUnbound(e.Session)
@@ -216,8 +220,10 @@ func (a *audit) sessionEnded(c *wire.Command, id wire.ID) {
 		a.sim.fail("session %s has no TTL and ends without a close or a removal", id)
 	}
 	if s.LockDelay == 0 || closed && closing.Graceful {
+		a.jobs.sessionLost(id, 0)
 		return
 	}
+	a.jobs.sessionLost(id, s.LockDelay)
 	until := a.m.Now() + s.LockDelay
 	for _, hold := range slices.SortedFunc(maps.Keys(a.grants), holdID.compare) {
 		switch g := a.grants[hold]; {

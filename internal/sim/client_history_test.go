@@ -190,6 +190,10 @@ func sessionOf(c *wire.Command) []byte {
 		return op.UnlockSet.Session
 	case *wire.Command_Extend:
 		return op.Extend.Session
+	case *wire.Command_RunJob:
+		return op.RunJob.Session
+	case *wire.Command_EndRun:
+		return op.EndRun.Session
 	case *wire.Command_Proclaim:
 		return op.Proclaim.Session
 	case *wire.Command_Acquire:

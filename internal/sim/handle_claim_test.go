@@ -45,12 +45,12 @@ func (s *simSession) actClaimants() {
 		s.setHandle.act()
 	}
 	if s.setHandle.state == held && !p.sim.draining && rng.IntN(3) == 0 {
-		p.crashWithSet()
+		p.crashHolding("a set")
 	}
 }
 
-// crashWithSet ends the process while its session has a set.
-func (p *program) crashWithSet() {
+// crashHolding ends the process while its session has something.
+func (p *program) crashHolding(what string) {
 	m := p.simMember
 	if !p.sim.faults.crashes || p.sim.now >= faultPeriod {
 		return
@@ -66,7 +66,7 @@ func (p *program) crashWithSet() {
 				}
 			})
 		default:
-			m.crash("with a set")
+			m.crash("with " + what)
 			p.sim.faults.restartLater(m)
 		}
 	})

@@ -292,14 +292,16 @@ func (h *handle) trustsHold() bool {
 	if h.isPart() {
 		return slices.Contains(h.set.of.set.parts, h) && h.set.of.trustsHold()
 	}
-	s := h.session
-	if s.program.sim.faults.coarseClocks || s.closing || s.program.leaving || len(s.checks) > 0 || s.lost || s.program.terminated || s.ttl != 0 && s.program.clock() >= s.deadline {
-		return false // a forced close or a check ends it before the holder learns of it
-	}
-	if h.end.passed() {
+	if !h.session.trusted() || h.end.passed() {
 		return false
 	}
 	return h.state == held || h.state == extending || h.state == inFlight && h.holds > 1
+}
+
+// trusted reports whether the holder relies on the session: a forced close or a check ends it before the holder learns of it.
+func (s *simSession) trusted() bool {
+	p := s.program
+	return !p.sim.faults.coarseClocks && !s.closing && !p.leaving && len(s.checks) == 0 && !s.lost && !p.terminated && (s.ttl == 0 || p.clock() < s.deadline)
 }
 
 func (h *handle) reenter() {

@@ -39,6 +39,7 @@ type simMember struct {
 	noTTLID        wire.ID                  // the session that outlives the process; zero: none was opened
 	left           []leftSet                // sets that its processes asked for in that
 	leftFence      uint64                   // of the last one that a process was granted in it; 0: none
+	leftRuns       []runKey                 // that its processes asked for in that session, and may have left in it
 	process        *process                 // nil: down
 }
 

@@ -163,6 +163,7 @@ func (p *program) act() {
 			s.sharers.act()
 		}
 		s.actSet()
+		s.actRunners()
 		p.maybeRead()
 		p.write()
 	}
@@ -180,7 +181,7 @@ func (p *program) atRest() bool {
 			return false
 		}
 	}
-	return p.noTTL != nil && p.noTTL.open && !p.session.sharers.ending()
+	return p.runnersAtRest() && p.noTTL != nil && p.noTTL.open && !p.session.sharers.ending()
 }
 
 // handles returns those of both sessions.

@@ -140,6 +140,11 @@ func (sim *simulation) checkNothingHeld() {
 	if sets := sim.history.audit.heldSets; len(sets) > 0 {
 		sim.fail("all programs are at rest, and sets are held: %+v", sets)
 	}
+	for _, v := range jobsOf(m) {
+		if v.Running > 0 || v.Waiting > 0 {
+			sim.fail("all programs are at rest, and %s runs: %+v", v.Name, v)
+		}
+	}
 	for _, name := range elections {
 		if l := leaderOf(m, name); l != nil {
 			sim.fail("all programs are at rest, and %s has a leader: %v", name, l)

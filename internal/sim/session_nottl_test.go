@@ -22,6 +22,7 @@ func (p *program) useNoTTLSession() {
 	case s.open:
 		s.handles[p.sim.rng.IntN(len(s.handles))].act()
 		s.actClaimants()
+		s.actRunners()
 	}
 }
 
@@ -39,6 +40,7 @@ func (p *program) newNoTTLSession(reclaim bool) *simSession {
 		h.reclaim = reclaim
 	}
 	s.addClaimants()
+	s.addRunners(1, true)
 	p.noTTL, p.sim.history.sessions[s.id] = s, s
 	return s
 }

@@ -30,7 +30,8 @@ type simSession struct {
 	setHandle      *handle  // nil: the session takes no sets
 	single         *handle  // takes locks of sets alone; nil: none does
 	attaches       bool     // an earlier process opened the session
-	leftFence      uint64   // of a set that an earlier process had in it; 0: none that is of use
+	runners        []*runner
+	leftFence      uint64 // of a set that an earlier process had in it; 0: none that is of use
 }
 
 const (
@@ -63,6 +64,7 @@ func (p *program) openSession() {
 		s.addHandle(wire.Space_SEMAPHORE, semaphores[:2])
 	}
 	s.addSetHandle()
+	s.addRunners(2, false)
 	if p.sim.faults.lingers {
 		s.addKeeper()
 		s.addSharers()

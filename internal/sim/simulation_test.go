@@ -31,6 +31,7 @@ type simulation struct {
 	extraRNG                         *rand.Rand // for what was added later, so that the runs of older seeds stay the same
 	endsRNG                          *rand.Rand // for holds with MaxHold
 	setsRNG                          *rand.Rand // for sets
+	jobsRNG                          *rand.Rand // for jobs
 	now                              time.Duration
 	events                           eventQueue
 	sequence                         uint64
@@ -51,6 +52,9 @@ type simulation struct {
 	ends                             ends
 	sets                             sets
 	claims                           claims
+	jobs                             jobCounts
+	runs                             runs
+	lastKey                          uint64            // of the job with many
 	draining                         bool              // programs finish what they hold
 	programsStopped                  bool              // and then renew nothing
 	limits                           map[string]uint32 // of semaphores, as programs believe them agreed
@@ -81,10 +85,11 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		extraRNG:  rand.New(rand.NewPCG(seed, 1)),
 		endsRNG:   rand.New(rand.NewPCG(seed, 2)),
 		setsRNG:   rand.New(rand.NewPCG(seed, 3)),
+		jobsRNG:   rand.New(rand.NewPCG(seed, 4)),
 		traceHash: fnv.New64a(),
 		lastFence: make(map[string]uint64), fences: make(map[grantOf]bool), phases: make(map[grantOf]bool),
 		limits:  semaphoreLimits(),
-		swapped: make(map[string]bool),
+		swapped: make(map[string]bool), runs: newRuns(),
 	}
 	if seed%2 == 0 { // the others as with a founder of an earlier build
 		sim.firstLevel = wire.FeatureLevel
@@ -219,7 +224,7 @@ func (sim *simulation) converged() bool {
 			return false
 		}
 	}
-	return sim.remotesAtRest() && len(sim.history.audit.ends)+len(sim.history.audit.waitingSets) == 0 && (!sim.faults.joins || sim.reconciled()) &&
+	return sim.remotesAtRest() && len(sim.history.audit.ends)+len(sim.history.audit.waitingSets) == 0 && sim.history.audit.jobs.atRest() && (!sim.faults.joins || sim.reconciled()) &&
 		!(sim.anyDestroyed() && slices.ContainsFunc(sessionsOf(sim.history.oracle), sim.ofDestroyed))
 }
 
