@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -262,6 +263,9 @@ func (a *jobAudit) begun(k *keyRuns, w *runAsked, reply *wire.Reply) {
 func (a *jobAudit) checkClosed(k *keyRuns, w *runAsked, reply *wire.Reply) {
 	used := w.Attempts != 0 && k.attempts >= w.Attempts
 	switch run := reply.GetRun(); {
+	case k.key != "" && k.current != nil && a.isTakenOver(k, w, run):
+		a.sim.jobs.exhausted++
+		return
 	case k.key == "" || k.current != nil:
 	case run.GetResult() == wire.RunResult_DONE && k.done && run.GetFence() == k.fence:
 		return
@@ -274,6 +278,13 @@ func (a *jobAudit) checkClosed(k *keyRuns, w *runAsked, reply *wire.Reply) {
 		return
 	}
 	a.sim.fail("%v is answered with %v, of %+v", w, reply, k)
+}
+
+// isTakenOver reports whether the run is the one before, which its session had since before it was attached: the request ended
+// that, had no attempt left, and the next one in line was granted the key before it was answered.
+func (a *jobAudit) isTakenOver(k *keyRuns, w *runAsked, run *wire.Run) bool {
+	return run.GetResult() == wire.RunResult_LOST && bytes.Equal(run.GetSession(), w.Session) && run.GetFence() < k.fence &&
+		run.GetAttempt()+1 == k.attempts && w.Attempts != 0 && run.GetAttempt() >= w.Attempts
 }
 
 // keptKeys is how many larger keys a job has at least when it has forgotten one for want of room: of 64 retained ones, those that
