@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -43,8 +44,8 @@ type jobOption func(*Job)
 func (f jobOption) applyJob(j *Job) { f(j) }
 
 const (
-	maxKeep  = 3653 * 24 * time.Hour
-	maxEvery = 366 * 24 * time.Hour
+	maxKeep  = time.Duration(machine.MaxKeep)
+	maxEvery = time.Duration(machine.MaxEvery)
 )
 
 // Attempts has [Job.Once] run a key n times at most, if it fails or is lost: then ErrJobDone. A run counts from its

@@ -42,7 +42,7 @@ func TestRun_Submitted(t *testing.T) {
 		t.Errorf("%v", op)
 	}
 	if !releases(end) {
-		t.Error("a process that is told to wait does not end its run later")
+		t.Error("a process that is refused as BUSY does not end its run later")
 	}
 	if name := r.job(); name != "nightly\x00k" {
 		t.Errorf("%q in the space of jobs", name)

@@ -32,20 +32,20 @@ type runAsked struct {
 // keyRuns is what the model knows of a key.
 type keyRuns struct {
 	runKey
-	number   uint64
-	waiting  []*runAsked
-	current  *runAsked // whose run is under way
-	fence    uint64    // of that one
-	started  int64
-	left     bool   // its session was attached since
-	attempts uint32 // of a key: runs that count
-	grants   uint32 // runs, whether or not they count
-	done     bool
-	gone     bool  // it is not retained any more, though it has run
-	ended    int64 // group time at the end of the last run
-	keep     int64 // of that one
-	due      int64 // of runs with a period: group time before which none starts
-	delayed  int64 // group time before which none starts, by lock-delay
+	number    uint64
+	waiting   []*runAsked
+	current   *runAsked // whose run is under way
+	fence     uint64    // of that one
+	started   int64
+	left      bool   // its session was attached since
+	attempts  uint32 // of a key: runs that count
+	grants    uint32 // runs, whether or not they count
+	done      bool
+	forgotten bool  // it is not retained any more, though it has run
+	ended     int64 // group time at the end of the last run
+	keep      int64 // of that one
+	due       int64 // of runs with a period: group time before which none starts
+	delayed   int64 // group time before which none starts, by lock-delay
 }
 
 func newJobAudit(a *audit) *jobAudit {
@@ -230,8 +230,8 @@ func (a *jobAudit) begun(k *keyRuns, w *runAsked, reply *wire.Reply) {
 	switch {
 	case k.current != nil:
 		a.sim.fail("%v runs with fence %d, and is granted to %v with %d", k.runKey, k.fence, w, fence)
-	case k.done || k.gone:
-		a.sim.fail("%v is done %t, forgotten %t, and runs again: %v", k.runKey, k.done, k.gone, reply)
+	case k.done || k.forgotten:
+		a.sim.fail("%v is done %t, forgotten %t, and runs again: %v", k.runKey, k.done, k.forgotten, reply)
 	case w.Attempts != 0 && k.attempts >= w.Attempts:
 		a.sim.fail("%v has run %d times, and runs again for %v", k.runKey, k.attempts, w)
 	case max(k.due, k.delayed) > now:
@@ -274,7 +274,7 @@ func (a *jobAudit) checkClosed(k *keyRuns, w *runAsked, reply *wire.Reply) {
 		return
 	case run.GetResult() == wire.RunResult_FORGOTTEN && a.mayForget(k):
 		a.sim.jobs.forgotten++
-		k.gone = k.gone || k.grants > 0 && (k.attempts > 0 || k.done)
+		k.forgotten = k.forgotten || k.grants > 0 && (k.attempts > 0 || k.done)
 		return
 	}
 	a.sim.fail("%v is answered with %v, of %+v", w, reply, k)

@@ -316,7 +316,7 @@ func (x jobs) describe(run *Run) *wire.Run {
 	return w
 }
 
-// Running returns the locks of runs that are held, as asked: left by a process that is gone, or not.
+// Running returns the locks of runs that are held, as asked: left by a process that has ended, or not.
 func Running(r *Model, left bool) (all []*Lock) {
 	for _, l := range r.Locks {
 		if l.Job != "" && l.Owner != nil && l.Unclaimed == left {
