@@ -174,16 +174,26 @@ func (p *process) kill() {
 	_ = p.cmd.Wait()
 }
 
-// line blocks until the process prints a line that contains a text, and returns it.
+// line blocks until the process prints a line that contains a text, and returns it. The lines before it are not looked at again: where two goroutines
+// of the process print, use inAnyOrder.
 func (p *process) line(contains string) string {
+	p.t.Helper()
+	return p.inAnyOrder(contains)
+}
+
+// inAnyOrder blocks until the process has printed a line for each text, which contains it, and returns the last.
+func (p *process) inAnyOrder(contains ...string) string {
 	p.t.Helper()
 	late := time.After(patience)
 	var before []string
 	for {
 		select {
 		case l, ok := <-p.lines:
-			if strings.Contains(l, contains) && ok {
-				return l
+			i := slices.IndexFunc(contains, func(text string) bool { return strings.Contains(l, text) })
+			if i >= 0 && ok {
+				if contains = slices.Delete(slices.Clone(contains), i, i+1); len(contains) == 0 {
+					return l
+				}
 			}
 			if before = append(before, l); ok {
 				continue
