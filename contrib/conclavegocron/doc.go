@@ -7,7 +7,10 @@
 // [Elector] elects one process, which runs all jobs. Both refuse a run that another process has,
 // rather than wait: gocron skips it.
 //
-// gocron passes a job neither the fence of its lock nor the news that the lock was lost.
+// [Once] needs no locker: it records which times of a job are done, and runs each once, also if the clocks of the processes
+// differ or one of them dies during the run.
+//
+// With the others, gocron passes a job neither the fence of its lock nor the news that the lock was lost.
 // [Locker.Task] and [Elector.Task] do both: they wrap the function of a job so that its context
 // carries the fence ([conclave.FenceFromContext]) and is cancelled on a loss. A job without
 // them runs on after a loss, beside the run of another process.

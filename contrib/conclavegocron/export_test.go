@@ -1,0 +1,4 @@
+package conclavegocron
+
+// OnceAt is Once with a clock.
+var OnceAt = onceAt
