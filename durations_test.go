@@ -41,6 +41,7 @@ func leastDurations() map[string]time.Duration {
 		"consulapi.Options.SessionTTLMin":   time.Second,
 		"conclavegocron.HoldFor.d":          time.Millisecond, // as has conclavegocron
 		"conclavegocron.Timeout.d":          time.Millisecond,
+		"conclavegocron.Once.every":         time.Second,
 	}
 }
 
