@@ -125,6 +125,18 @@ type LeaderChange struct {
 	Leader   *Leader // nil: none
 }
 
+// ShardChange is a shard of a set that was granted to a worker, is to move from it, or has no owner any more. With All, more
+// than that has changed: the set is to be read again.
+type ShardChange struct {
+	Set     string
+	All     bool
+	Shard   uint32
+	Fence   uint64 // 0: it has no owner
+	Session wire.ID
+	Handle  uint64
+	Moving  bool // the owner is to release it
+}
+
 // Leader is the leader of an election. It is immutable.
 type Leader struct {
 	Value   []byte
@@ -149,6 +161,7 @@ type Result struct {
 	Keys     []KeyChange
 	Leaders  []LeaderChange
 	Recalls  []Recall
+	Shards   []ShardChange
 	// Listed: what lists of members, sessions and checks show has changed. Renewals do not count.
 	Listed bool
 }

@@ -48,6 +48,7 @@ const (
 	maxIDs      = 4_096  // of one command
 	maxNumbers  = 1_024  // of one grant; the machine grants less
 	maxNames    = 1_024  // of one set, in each mode; the machine accepts less
+	maxShards   = 4_096  // of one ReleaseShards; the machine accepts less
 )
 
 // Bound is the most that a field may have. Bytes is of each element.
@@ -114,7 +115,10 @@ func commandBounds() map[string]Bound {
 		"UnlockSet.session": c, "UnlockSet.trace": c,
 		"RunJob.job": c, "RunJob.key": c, "RunJob.session": c,
 		"EndRun.job": c, "EndRun.key": c, "EndRun.session": c, "EndRun.detail": c, "EndRun.trace": c,
-		"Proclaim.name": c, "Proclaim.session": c, "Proclaim.value": c, "Acquire.name": c, "Acquire.session": c,
+		"JoinShards.set": c, "JoinShards.session": c, "LeaveShards.set": c, "LeaveShards.session": c, "ReleaseShards.set": c,
+		"ReleaseShards.session": c, "ReleaseShards.shards": {10 * maxShards, maxShards}, "ReleaseShards.fences": {10 * maxShards, maxShards},
+		"ResizeShards.set": c,
+		"Proclaim.name":    c, "Proclaim.session": c, "Proclaim.value": c, "Acquire.name": c, "Acquire.session": c,
 		"Release.name": c, "Release.session": c, "Release.trace": c, "Resize.name": c, "Write.ops": many(maxOps),
 		"KeyOp.key": c, "KeyOp.value": c, "KeyOp.session": c, "Withdraw.incarnation": c,
 	}

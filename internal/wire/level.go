@@ -51,6 +51,8 @@ func operationLevel(field protowire.Number) uint32 {
 		return LevelProcess
 	case 32, 33: // run_job, end_run
 		return LevelJobs
+	case 34, 35, 36, 37: // join_shards, leave_shards, release_shards, resize_shards
+		return LevelShards
 	}
 	return 0
 }

@@ -39,7 +39,8 @@ const (
 	LevelMaxHold    = 7 // holds that end in time: Lock and Acquire with max_hold, and Extend
 	LevelSets       = 7 // several locks as a whole: LockSet and UnlockSet
 	LevelJobs       = 8 // jobs: RunJob and EndRun
-	FeatureLevel    = LevelJobs
+	LevelShards     = 9 // sets of shards: JoinShards, LeaveShards, ReleaseShards and ResizeShards
+	FeatureLevel    = LevelShards
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.

@@ -496,7 +496,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -2374,6 +2374,10 @@ type Command struct {
 	//	*Command_ReportProcess
 	//	*Command_RunJob
 	//	*Command_EndRun
+	//	*Command_JoinShards
+	//	*Command_LeaveShards
+	//	*Command_ReleaseShards
+	//	*Command_ResizeShards
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2713,6 +2717,42 @@ func (x *Command) GetEndRun() *EndRun {
 	return nil
 }
 
+func (x *Command) GetJoinShards() *JoinShards {
+	if x != nil {
+		if x, ok := x.Op.(*Command_JoinShards); ok {
+			return x.JoinShards
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetLeaveShards() *LeaveShards {
+	if x != nil {
+		if x, ok := x.Op.(*Command_LeaveShards); ok {
+			return x.LeaveShards
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetReleaseShards() *ReleaseShards {
+	if x != nil {
+		if x, ok := x.Op.(*Command_ReleaseShards); ok {
+			return x.ReleaseShards
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetResizeShards() *ResizeShards {
+	if x != nil {
+		if x, ok := x.Op.(*Command_ResizeShards); ok {
+			return x.ResizeShards
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -2849,6 +2889,22 @@ type Command_EndRun struct {
 	EndRun *EndRun `protobuf:"bytes,33,opt,name=end_run,json=endRun,proto3,oneof"` // level 8
 }
 
+type Command_JoinShards struct {
+	JoinShards *JoinShards `protobuf:"bytes,34,opt,name=join_shards,json=joinShards,proto3,oneof"` // level 9
+}
+
+type Command_LeaveShards struct {
+	LeaveShards *LeaveShards `protobuf:"bytes,35,opt,name=leave_shards,json=leaveShards,proto3,oneof"` // level 9
+}
+
+type Command_ReleaseShards struct {
+	ReleaseShards *ReleaseShards `protobuf:"bytes,36,opt,name=release_shards,json=releaseShards,proto3,oneof"` // level 9
+}
+
+type Command_ResizeShards struct {
+	ResizeShards *ResizeShards `protobuf:"bytes,37,opt,name=resize_shards,json=resizeShards,proto3,oneof"` // level 9
+}
+
 func (*Command_Register) isCommand_Op() {}
 
 func (*Command_Renew) isCommand_Op() {}
@@ -2914,6 +2970,14 @@ func (*Command_ReportProcess) isCommand_Op() {}
 func (*Command_RunJob) isCommand_Op() {}
 
 func (*Command_EndRun) isCommand_Op() {}
+
+func (*Command_JoinShards) isCommand_Op() {}
+
+func (*Command_LeaveShards) isCommand_Op() {}
+
+func (*Command_ReleaseShards) isCommand_Op() {}
+
+func (*Command_ResizeShards) isCommand_Op() {}
 
 // Register registers the submission's incarnation. It succeeds only with a
 // (boot, attempt) larger than in every earlier registration of the member, and with
@@ -4903,6 +4967,291 @@ func (x *EndRun) GetTrace() []byte {
 	return nil
 }
 
+// JoinShards makes a handle of the session a worker of a set of shards. The group assigns shards to it.
+type JoinShards struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Set           string                 `protobuf:"bytes,1,opt,name=set,proto3" json:"set,omitempty"`
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"` // of shards; a set has one count
+	Session       []byte                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	Handle        uint64                 `protobuf:"varint,4,opt,name=handle,proto3" json:"handle,omitempty"`
+	Capacity      uint32                 `protobuf:"varint,5,opt,name=capacity,proto3" json:"capacity,omitempty"` // its share is in proportion
+	Settle        int64                  `protobuf:"varint,6,opt,name=settle,proto3" json:"settle,omitempty"`     // for how long its shards wait for a worker of the same name after its session has ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinShards) Reset() {
+	*x = JoinShards{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinShards) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinShards) ProtoMessage() {}
+
+func (x *JoinShards) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinShards.ProtoReflect.Descriptor instead.
+func (*JoinShards) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *JoinShards) GetSet() string {
+	if x != nil {
+		return x.Set
+	}
+	return ""
+}
+
+func (x *JoinShards) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *JoinShards) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *JoinShards) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *JoinShards) GetCapacity() uint32 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *JoinShards) GetSettle() int64 {
+	if x != nil {
+		return x.Settle
+	}
+	return 0
+}
+
+// LeaveShards ends that shards are assigned to a worker. It releases those that it has one by one.
+type LeaveShards struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Set           string                 `protobuf:"bytes,1,opt,name=set,proto3" json:"set,omitempty"`
+	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaveShards) Reset() {
+	*x = LeaveShards{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveShards) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveShards) ProtoMessage() {}
+
+func (x *LeaveShards) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveShards.ProtoReflect.Descriptor instead.
+func (*LeaveShards) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *LeaveShards) GetSet() string {
+	if x != nil {
+		return x.Set
+	}
+	return ""
+}
+
+func (x *LeaveShards) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *LeaveShards) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+// ReleaseShards releases shards of a worker, whose work on them has ended. Those that it does not have under these fences are
+// passed over.
+type ReleaseShards struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Set           string                 `protobuf:"bytes,1,opt,name=set,proto3" json:"set,omitempty"`
+	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	Shards        []uint32               `protobuf:"varint,4,rep,packed,name=shards,proto3" json:"shards,omitempty"`
+	Fences        []uint64               `protobuf:"varint,5,rep,packed,name=fences,proto3" json:"fences,omitempty"` // of the shards, in their order
+	Lost          bool                   `protobuf:"varint,6,opt,name=lost,proto3" json:"lost,omitempty"`            // the work goes on, or may go on: the session's lock-delay follows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseShards) Reset() {
+	*x = ReleaseShards{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseShards) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseShards) ProtoMessage() {}
+
+func (x *ReleaseShards) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseShards.ProtoReflect.Descriptor instead.
+func (*ReleaseShards) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ReleaseShards) GetSet() string {
+	if x != nil {
+		return x.Set
+	}
+	return ""
+}
+
+func (x *ReleaseShards) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *ReleaseShards) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *ReleaseShards) GetShards() []uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+func (x *ReleaseShards) GetFences() []uint64 {
+	if x != nil {
+		return x.Fences
+	}
+	return nil
+}
+
+func (x *ReleaseShards) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
+// ResizeShards changes the count of a set. Its workers are of the former count, and leave.
+type ResizeShards struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Set           string                 `protobuf:"bytes,1,opt,name=set,proto3" json:"set,omitempty"`
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeShards) Reset() {
+	*x = ResizeShards{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeShards) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeShards) ProtoMessage() {}
+
+func (x *ResizeShards) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeShards.ProtoReflect.Descriptor instead.
+func (*ResizeShards) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *ResizeShards) GetSet() string {
+	if x != nil {
+		return x.Set
+	}
+	return ""
+}
+
+func (x *ResizeShards) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // Proclaim changes the value of an election's leader.
 type Proclaim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4917,7 +5266,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4929,7 +5278,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4942,7 +5291,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Proclaim) GetName() string {
@@ -4995,7 +5344,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5007,7 +5356,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5020,7 +5369,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Acquire) GetName() string {
@@ -5078,7 +5427,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5090,7 +5439,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5103,7 +5452,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Release) GetName() string {
@@ -5144,7 +5493,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5156,7 +5505,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5169,7 +5518,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Resize) GetName() string {
@@ -5196,7 +5545,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5208,7 +5557,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5221,7 +5570,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -5246,7 +5595,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5258,7 +5607,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5271,7 +5620,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -5336,7 +5685,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5348,7 +5697,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5361,7 +5710,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -5412,7 +5761,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5424,7 +5773,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5437,7 +5786,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Reply) GetCode() Code {
@@ -5612,7 +5961,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5624,7 +5973,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5637,7 +5986,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Run) GetResult() RunResult {
@@ -5717,7 +6066,7 @@ type SetReply struct {
 
 func (x *SetReply) Reset() {
 	*x = SetReply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5729,7 +6078,7 @@ func (x *SetReply) String() string {
 func (*SetReply) ProtoMessage() {}
 
 func (x *SetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5742,7 +6091,7 @@ func (x *SetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
 func (*SetReply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SetReply) GetFences() []uint64 {
@@ -5778,7 +6127,7 @@ type Taken struct {
 
 func (x *Taken) Reset() {
 	*x = Taken{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5790,7 +6139,7 @@ func (x *Taken) String() string {
 func (*Taken) ProtoMessage() {}
 
 func (x *Taken) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5803,7 +6152,7 @@ func (x *Taken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Taken.ProtoReflect.Descriptor instead.
 func (*Taken) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Taken) GetName() uint32 {
@@ -5838,7 +6187,7 @@ type Cycle struct {
 
 func (x *Cycle) Reset() {
 	*x = Cycle{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5850,7 +6199,7 @@ func (x *Cycle) String() string {
 func (*Cycle) ProtoMessage() {}
 
 func (x *Cycle) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5863,7 +6212,7 @@ func (x *Cycle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cycle.ProtoReflect.Descriptor instead.
 func (*Cycle) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Cycle) GetLength() uint32 {
@@ -5894,7 +6243,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5906,7 +6255,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5919,7 +6268,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Wait) GetName() string {
@@ -5973,7 +6322,7 @@ type LockOwner struct {
 
 func (x *LockOwner) Reset() {
 	*x = LockOwner{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5985,7 +6334,7 @@ func (x *LockOwner) String() string {
 func (*LockOwner) ProtoMessage() {}
 
 func (x *LockOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5998,7 +6347,7 @@ func (x *LockOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockOwner.ProtoReflect.Descriptor instead.
 func (*LockOwner) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LockOwner) GetSession() []byte {
@@ -6104,7 +6453,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6116,7 +6465,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6129,7 +6478,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -6169,7 +6518,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6181,7 +6530,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6194,7 +6543,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -6255,7 +6604,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6267,7 +6616,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6280,7 +6629,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -6347,7 +6696,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6359,7 +6708,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6372,7 +6721,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -6487,7 +6836,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6499,7 +6848,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6512,7 +6861,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -6618,7 +6967,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6630,7 +6979,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6643,7 +6992,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -6689,7 +7038,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6701,7 +7050,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6714,7 +7063,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -6777,7 +7126,7 @@ type EndedClientState struct {
 
 func (x *EndedClientState) Reset() {
 	*x = EndedClientState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6789,7 +7138,7 @@ func (x *EndedClientState) String() string {
 func (*EndedClientState) ProtoMessage() {}
 
 func (x *EndedClientState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6802,7 +7151,7 @@ func (x *EndedClientState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedClientState.ProtoReflect.Descriptor instead.
 func (*EndedClientState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *EndedClientState) GetUntil() int64 {
@@ -6835,7 +7184,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6847,7 +7196,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6860,7 +7209,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SessionState) GetName() string {
@@ -6990,7 +7339,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7002,7 +7351,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7015,7 +7364,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -7130,7 +7479,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7142,7 +7491,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7155,7 +7504,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{76}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ShareState) GetSession() []byte {
@@ -7252,7 +7601,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7264,7 +7613,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7277,7 +7626,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{77}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -7312,7 +7661,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7324,7 +7673,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7337,7 +7686,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{78}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -7407,7 +7756,7 @@ type SlotState struct {
 
 func (x *SlotState) Reset() {
 	*x = SlotState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7419,7 +7768,7 @@ func (x *SlotState) String() string {
 func (*SlotState) ProtoMessage() {}
 
 func (x *SlotState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7432,7 +7781,7 @@ func (x *SlotState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotState.ProtoReflect.Descriptor instead.
 func (*SlotState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{79}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SlotState) GetSession() string {
@@ -7472,7 +7821,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7484,7 +7833,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7497,7 +7846,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{80}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -7610,7 +7959,7 @@ type JobState struct {
 
 func (x *JobState) Reset() {
 	*x = JobState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7622,7 +7971,7 @@ func (x *JobState) String() string {
 func (*JobState) ProtoMessage() {}
 
 func (x *JobState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7635,7 +7984,7 @@ func (x *JobState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobState.ProtoReflect.Descriptor instead.
 func (*JobState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{81}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *JobState) GetForgets() bool {
@@ -7679,7 +8028,7 @@ type RunState struct {
 
 func (x *RunState) Reset() {
 	*x = RunState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7691,7 +8040,7 @@ func (x *RunState) String() string {
 func (*RunState) ProtoMessage() {}
 
 func (x *RunState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7704,7 +8053,7 @@ func (x *RunState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunState.ProtoReflect.Descriptor instead.
 func (*RunState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{82}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RunState) GetResult() RunResult {
@@ -7784,6 +8133,285 @@ func (x *RunState) GetEvery() int64 {
 	return 0
 }
 
+// ShardSetState is kept of a set of shards as long as it has workers.
+type ShardSetState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	Next          uint32                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`             // the count that it changes to; 0: none
+	Generation    uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"` // raft index at which it got its count
+	Joins         uint64                 `protobuf:"varint,4,opt,name=joins,proto3" json:"joins,omitempty"`           // workers so far
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardSetState) Reset() {
+	*x = ShardSetState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardSetState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardSetState) ProtoMessage() {}
+
+func (x *ShardSetState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardSetState.ProtoReflect.Descriptor instead.
+func (*ShardSetState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *ShardSetState) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ShardSetState) GetNext() uint32 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *ShardSetState) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *ShardSetState) GetJoins() uint64 {
+	if x != nil {
+		return x.Joins
+	}
+	return 0
+}
+
+// ShardWorkerState is a worker of a set of shards.
+type ShardWorkerState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: it has ended
+	Handle        uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Member        uint64                 `protobuf:"varint,4,opt,name=member,proto3" json:"member,omitempty"`
+	Client        bool                   `protobuf:"varint,5,opt,name=client,proto3" json:"client,omitempty"` // member is a client's ID
+	Capacity      uint32                 `protobuf:"varint,6,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Settle        int64                  `protobuf:"varint,7,opt,name=settle,proto3" json:"settle,omitempty"`
+	Joined        uint64                 `protobuf:"varint,8,opt,name=joined,proto3" json:"joined,omitempty"` // the largest fence granted when the session joined
+	Floor         uint64                 `protobuf:"varint,9,opt,name=floor,proto3" json:"floor,omitempty"`   // what it has under fences up to this one is not granted to it yet
+	Delay         int64                  `protobuf:"varint,10,opt,name=delay,proto3" json:"delay,omitempty"`  // group time: what it has is not granted before; 0: none
+	Until         int64                  `protobuf:"varint,11,opt,name=until,proto3" json:"until,omitempty"`  // group time at which what it has goes to others; 0: its session lives
+	Leaving       bool                   `protobuf:"varint,12,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Expired       bool                   `protobuf:"varint,13,opt,name=expired,proto3" json:"expired,omitempty"` // until has passed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardWorkerState) Reset() {
+	*x = ShardWorkerState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardWorkerState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardWorkerState) ProtoMessage() {}
+
+func (x *ShardWorkerState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardWorkerState.ProtoReflect.Descriptor instead.
+func (*ShardWorkerState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *ShardWorkerState) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *ShardWorkerState) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *ShardWorkerState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ShardWorkerState) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *ShardWorkerState) GetClient() bool {
+	if x != nil {
+		return x.Client
+	}
+	return false
+}
+
+func (x *ShardWorkerState) GetCapacity() uint32 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+func (x *ShardWorkerState) GetSettle() int64 {
+	if x != nil {
+		return x.Settle
+	}
+	return 0
+}
+
+func (x *ShardWorkerState) GetJoined() uint64 {
+	if x != nil {
+		return x.Joined
+	}
+	return 0
+}
+
+func (x *ShardWorkerState) GetFloor() uint64 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
+func (x *ShardWorkerState) GetDelay() int64 {
+	if x != nil {
+		return x.Delay
+	}
+	return 0
+}
+
+func (x *ShardWorkerState) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *ShardWorkerState) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
+}
+
+func (x *ShardWorkerState) GetExpired() bool {
+	if x != nil {
+		return x.Expired
+	}
+	return false
+}
+
+// ShardState is a shard that has an owner, or a lock-delay.
+type ShardState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        uint64                 `protobuf:"varint,1,opt,name=worker,proto3" json:"worker,omitempty"` // number of its owner; 0: none
+	Fence         uint64                 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
+	Moving        bool                   `protobuf:"varint,3,opt,name=moving,proto3" json:"moving,omitempty"`
+	Delay         int64                  `protobuf:"varint,4,opt,name=delay,proto3" json:"delay,omitempty"` // group time; 0: none. Without an owner only
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardState) Reset() {
+	*x = ShardState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardState) ProtoMessage() {}
+
+func (x *ShardState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardState.ProtoReflect.Descriptor instead.
+func (*ShardState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *ShardState) GetWorker() uint64 {
+	if x != nil {
+		return x.Worker
+	}
+	return 0
+}
+
+func (x *ShardState) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *ShardState) GetMoving() bool {
+	if x != nil {
+		return x.Moving
+	}
+	return false
+}
+
+func (x *ShardState) GetDelay() int64 {
+	if x != nil {
+		return x.Delay
+	}
+	return 0
+}
+
 // SetState is a set that is held. Its locks have no record of their own.
 type SetState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7804,7 +8432,7 @@ type SetState struct {
 
 func (x *SetState) Reset() {
 	*x = SetState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7816,7 +8444,7 @@ func (x *SetState) String() string {
 func (*SetState) ProtoMessage() {}
 
 func (x *SetState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7829,7 +8457,7 @@ func (x *SetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetState.ProtoReflect.Descriptor instead.
 func (*SetState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{83}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SetState) GetSession() []byte {
@@ -7927,7 +8555,7 @@ type SetWaiterState struct {
 
 func (x *SetWaiterState) Reset() {
 	*x = SetWaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7939,7 +8567,7 @@ func (x *SetWaiterState) String() string {
 func (*SetWaiterState) ProtoMessage() {}
 
 func (x *SetWaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7952,7 +8580,7 @@ func (x *SetWaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWaiterState.ProtoReflect.Descriptor instead.
 func (*SetWaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{84}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SetWaiterState) GetSession() []byte {
@@ -8028,7 +8656,7 @@ type PassedState struct {
 
 func (x *PassedState) Reset() {
 	*x = PassedState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8040,7 +8668,7 @@ func (x *PassedState) String() string {
 func (*PassedState) ProtoMessage() {}
 
 func (x *PassedState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8053,7 +8681,7 @@ func (x *PassedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassedState.ProtoReflect.Descriptor instead.
 func (*PassedState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{85}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *PassedState) GetTimes() uint32 {
@@ -8078,7 +8706,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8090,7 +8718,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8103,7 +8731,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{86}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -8164,7 +8792,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8176,7 +8804,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8189,7 +8817,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{87}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -8334,7 +8962,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04part\x18\x02 \x01(\fR\x04part\x12\x12\n" +
 	"\x04last\x18\x03 \x01(\bR\x04last\x127\n" +
 	"\afailure\x18\x04 \x01(\x0e2\x1d.conclave.internal.v1.FailureR\afailure\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"\x8a\x11\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"\xb0\x13\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -8374,7 +9002,12 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"unlock_set\x18\x1e \x01(\v2\x1f.conclave.internal.v1.UnlockSetH\x00R\tunlockSet\x12L\n" +
 	"\x0ereport_process\x18\x1f \x01(\v2#.conclave.internal.v1.ReportProcessH\x00R\rreportProcess\x127\n" +
 	"\arun_job\x18  \x01(\v2\x1c.conclave.internal.v1.RunJobH\x00R\x06runJob\x127\n" +
-	"\aend_run\x18! \x01(\v2\x1c.conclave.internal.v1.EndRunH\x00R\x06endRunB\x04\n" +
+	"\aend_run\x18! \x01(\v2\x1c.conclave.internal.v1.EndRunH\x00R\x06endRun\x12C\n" +
+	"\vjoin_shards\x18\" \x01(\v2 .conclave.internal.v1.JoinShardsH\x00R\n" +
+	"joinShards\x12F\n" +
+	"\fleave_shards\x18# \x01(\v2!.conclave.internal.v1.LeaveShardsH\x00R\vleaveShards\x12L\n" +
+	"\x0erelease_shards\x18$ \x01(\v2#.conclave.internal.v1.ReleaseShardsH\x00R\rreleaseShards\x12I\n" +
+	"\rresize_shards\x18% \x01(\v2\".conclave.internal.v1.ResizeShardsH\x00R\fresizeShardsB\x04\n" +
 	"\x02op\"\xb8\x02\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
@@ -8529,7 +9162,29 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05fence\x18\x05 \x01(\x04R\x05fence\x127\n" +
 	"\x06result\x18\x06 \x01(\x0e2\x1f.conclave.internal.v1.RunResultR\x06result\x12\x16\n" +
 	"\x06detail\x18\a \x01(\tR\x06detail\x12\x14\n" +
-	"\x05trace\x18\b \x01(\fR\x05trace\"|\n" +
+	"\x05trace\x18\b \x01(\fR\x05trace\"\x9a\x01\n" +
+	"\n" +
+	"JoinShards\x12\x10\n" +
+	"\x03set\x18\x01 \x01(\tR\x03set\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\x12\x18\n" +
+	"\asession\x18\x03 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x04 \x01(\x04R\x06handle\x12\x1a\n" +
+	"\bcapacity\x18\x05 \x01(\rR\bcapacity\x12\x16\n" +
+	"\x06settle\x18\x06 \x01(\x03R\x06settle\"Q\n" +
+	"\vLeaveShards\x12\x10\n" +
+	"\x03set\x18\x01 \x01(\tR\x03set\x12\x18\n" +
+	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x03 \x01(\x04R\x06handle\"\x97\x01\n" +
+	"\rReleaseShards\x12\x10\n" +
+	"\x03set\x18\x01 \x01(\tR\x03set\x12\x18\n" +
+	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x16\n" +
+	"\x06shards\x18\x04 \x03(\rR\x06shards\x12\x16\n" +
+	"\x06fences\x18\x05 \x03(\x04R\x06fences\x12\x12\n" +
+	"\x04lost\x18\x06 \x01(\bR\x04lost\"6\n" +
+	"\fResizeShards\x12\x10\n" +
+	"\x03set\x18\x01 \x01(\tR\x03set\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\"|\n" +
 	"\bProclaim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -8813,7 +9468,35 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x06detail\x18\t \x01(\tR\x06detail\x12\x12\n" +
 	"\x04keep\x18\n" +
 	" \x01(\x03R\x04keep\x12\x14\n" +
-	"\x05every\x18\v \x01(\x03R\x05every\"\x94\x02\n" +
+	"\x05every\x18\v \x01(\x03R\x05every\"o\n" +
+	"\rShardSetState\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\rR\x04next\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x04R\n" +
+	"generation\x12\x14\n" +
+	"\x05joins\x18\x04 \x01(\x04R\x05joins\"\xca\x02\n" +
+	"\x10ShardWorkerState\x12\x18\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
+	"\x06member\x18\x04 \x01(\x04R\x06member\x12\x16\n" +
+	"\x06client\x18\x05 \x01(\bR\x06client\x12\x1a\n" +
+	"\bcapacity\x18\x06 \x01(\rR\bcapacity\x12\x16\n" +
+	"\x06settle\x18\a \x01(\x03R\x06settle\x12\x16\n" +
+	"\x06joined\x18\b \x01(\x04R\x06joined\x12\x14\n" +
+	"\x05floor\x18\t \x01(\x04R\x05floor\x12\x14\n" +
+	"\x05delay\x18\n" +
+	" \x01(\x03R\x05delay\x12\x14\n" +
+	"\x05until\x18\v \x01(\x03R\x05until\x12\x18\n" +
+	"\aleaving\x18\f \x01(\bR\aleaving\x12\x18\n" +
+	"\aexpired\x18\r \x01(\bR\aexpired\"h\n" +
+	"\n" +
+	"ShardState\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\x04R\x06worker\x12\x14\n" +
+	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x16\n" +
+	"\x06moving\x18\x03 \x01(\bR\x06moving\x12\x14\n" +
+	"\x05delay\x18\x04 \x01(\x03R\x05delay\"\x94\x02\n" +
 	"\bSetState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
@@ -8929,7 +9612,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Failure)(0),               // 0: conclave.internal.v1.Failure
 	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
@@ -8990,42 +9673,49 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*UnlockSet)(nil),          // 56: conclave.internal.v1.UnlockSet
 	(*RunJob)(nil),             // 57: conclave.internal.v1.RunJob
 	(*EndRun)(nil),             // 58: conclave.internal.v1.EndRun
-	(*Proclaim)(nil),           // 59: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 60: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 61: conclave.internal.v1.Release
-	(*Resize)(nil),             // 62: conclave.internal.v1.Resize
-	(*Write)(nil),              // 63: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 64: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 65: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 66: conclave.internal.v1.Reply
-	(*Run)(nil),                // 67: conclave.internal.v1.Run
-	(*SetReply)(nil),           // 68: conclave.internal.v1.SetReply
-	(*Taken)(nil),              // 69: conclave.internal.v1.Taken
-	(*Cycle)(nil),              // 70: conclave.internal.v1.Cycle
-	(*Wait)(nil),               // 71: conclave.internal.v1.Wait
-	(*LockOwner)(nil),          // 72: conclave.internal.v1.LockOwner
-	(*CheckTerms)(nil),         // 73: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 74: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 75: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 76: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 77: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 78: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 79: conclave.internal.v1.IncarnationState
-	(*EndedClientState)(nil),   // 80: conclave.internal.v1.EndedClientState
-	(*SessionState)(nil),       // 81: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 82: conclave.internal.v1.LockState
-	(*ShareState)(nil),         // 83: conclave.internal.v1.ShareState
-	(*SemaphoreState)(nil),     // 84: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 85: conclave.internal.v1.PermitState
-	(*SlotState)(nil),          // 86: conclave.internal.v1.SlotState
-	(*WaiterState)(nil),        // 87: conclave.internal.v1.WaiterState
-	(*JobState)(nil),           // 88: conclave.internal.v1.JobState
-	(*RunState)(nil),           // 89: conclave.internal.v1.RunState
-	(*SetState)(nil),           // 90: conclave.internal.v1.SetState
-	(*SetWaiterState)(nil),     // 91: conclave.internal.v1.SetWaiterState
-	(*PassedState)(nil),        // 92: conclave.internal.v1.PassedState
-	(*KeyState)(nil),           // 93: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 94: conclave.internal.v1.KeyDelayState
+	(*JoinShards)(nil),         // 59: conclave.internal.v1.JoinShards
+	(*LeaveShards)(nil),        // 60: conclave.internal.v1.LeaveShards
+	(*ReleaseShards)(nil),      // 61: conclave.internal.v1.ReleaseShards
+	(*ResizeShards)(nil),       // 62: conclave.internal.v1.ResizeShards
+	(*Proclaim)(nil),           // 63: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 64: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 65: conclave.internal.v1.Release
+	(*Resize)(nil),             // 66: conclave.internal.v1.Resize
+	(*Write)(nil),              // 67: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 68: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 69: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 70: conclave.internal.v1.Reply
+	(*Run)(nil),                // 71: conclave.internal.v1.Run
+	(*SetReply)(nil),           // 72: conclave.internal.v1.SetReply
+	(*Taken)(nil),              // 73: conclave.internal.v1.Taken
+	(*Cycle)(nil),              // 74: conclave.internal.v1.Cycle
+	(*Wait)(nil),               // 75: conclave.internal.v1.Wait
+	(*LockOwner)(nil),          // 76: conclave.internal.v1.LockOwner
+	(*CheckTerms)(nil),         // 77: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 78: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 79: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 80: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 81: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 82: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 83: conclave.internal.v1.IncarnationState
+	(*EndedClientState)(nil),   // 84: conclave.internal.v1.EndedClientState
+	(*SessionState)(nil),       // 85: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 86: conclave.internal.v1.LockState
+	(*ShareState)(nil),         // 87: conclave.internal.v1.ShareState
+	(*SemaphoreState)(nil),     // 88: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 89: conclave.internal.v1.PermitState
+	(*SlotState)(nil),          // 90: conclave.internal.v1.SlotState
+	(*WaiterState)(nil),        // 91: conclave.internal.v1.WaiterState
+	(*JobState)(nil),           // 92: conclave.internal.v1.JobState
+	(*RunState)(nil),           // 93: conclave.internal.v1.RunState
+	(*ShardSetState)(nil),      // 94: conclave.internal.v1.ShardSetState
+	(*ShardWorkerState)(nil),   // 95: conclave.internal.v1.ShardWorkerState
+	(*ShardState)(nil),         // 96: conclave.internal.v1.ShardState
+	(*SetState)(nil),           // 97: conclave.internal.v1.SetState
+	(*SetWaiterState)(nil),     // 98: conclave.internal.v1.SetWaiterState
+	(*PassedState)(nil),        // 99: conclave.internal.v1.PassedState
+	(*KeyState)(nil),           // 100: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 101: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	8,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -9051,7 +9741,7 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	26, // 20: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
 	27, // 21: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
 	28, // 22: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
-	66, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
+	70, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
 	0,  // 24: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
 	32, // 25: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
 	35, // 26: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
@@ -9060,16 +9750,16 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	49, // 29: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
 	50, // 30: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
 	52, // 31: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	65, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	69, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
 	44, // 33: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
 	45, // 34: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
 	46, // 35: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
 	47, // 36: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	60, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	61, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	62, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	59, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	63, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	64, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	65, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	66, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	63, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	67, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
 	37, // 42: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
 	40, // 43: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
 	38, // 44: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
@@ -9086,34 +9776,38 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	48, // 55: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
 	57, // 56: conclave.internal.v1.Command.run_job:type_name -> conclave.internal.v1.RunJob
 	58, // 57: conclave.internal.v1.Command.end_run:type_name -> conclave.internal.v1.EndRun
-	1,  // 58: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	41, // 59: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
-	2,  // 60: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	4,  // 61: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
-	3,  // 62: conclave.internal.v1.EndRun.result:type_name -> conclave.internal.v1.RunResult
-	64, // 63: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	6,  // 64: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	5,  // 65: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	74, // 66: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	75, // 67: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	73, // 68: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	70, // 69: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
-	68, // 70: conclave.internal.v1.Reply.set:type_name -> conclave.internal.v1.SetReply
-	67, // 71: conclave.internal.v1.Reply.run:type_name -> conclave.internal.v1.Run
-	3,  // 72: conclave.internal.v1.Run.result:type_name -> conclave.internal.v1.RunResult
-	69, // 73: conclave.internal.v1.SetReply.taken:type_name -> conclave.internal.v1.Taken
-	74, // 74: conclave.internal.v1.Taken.holder:type_name -> conclave.internal.v1.Holder
-	71, // 75: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
-	72, // 76: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
-	72, // 77: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
-	2,  // 78: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	1,  // 79: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	3,  // 80: conclave.internal.v1.RunState.result:type_name -> conclave.internal.v1.RunResult
-	81, // [81:81] is the sub-list for method output_type
-	81, // [81:81] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	59, // 58: conclave.internal.v1.Command.join_shards:type_name -> conclave.internal.v1.JoinShards
+	60, // 59: conclave.internal.v1.Command.leave_shards:type_name -> conclave.internal.v1.LeaveShards
+	61, // 60: conclave.internal.v1.Command.release_shards:type_name -> conclave.internal.v1.ReleaseShards
+	62, // 61: conclave.internal.v1.Command.resize_shards:type_name -> conclave.internal.v1.ResizeShards
+	1,  // 62: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	41, // 63: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
+	2,  // 64: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	4,  // 65: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
+	3,  // 66: conclave.internal.v1.EndRun.result:type_name -> conclave.internal.v1.RunResult
+	68, // 67: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	6,  // 68: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	5,  // 69: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	78, // 70: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	79, // 71: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	77, // 72: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	74, // 73: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
+	72, // 74: conclave.internal.v1.Reply.set:type_name -> conclave.internal.v1.SetReply
+	71, // 75: conclave.internal.v1.Reply.run:type_name -> conclave.internal.v1.Run
+	3,  // 76: conclave.internal.v1.Run.result:type_name -> conclave.internal.v1.RunResult
+	73, // 77: conclave.internal.v1.SetReply.taken:type_name -> conclave.internal.v1.Taken
+	78, // 78: conclave.internal.v1.Taken.holder:type_name -> conclave.internal.v1.Holder
+	75, // 79: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
+	76, // 80: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
+	76, // 81: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
+	2,  // 82: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	1,  // 83: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	3,  // 84: conclave.internal.v1.RunState.result:type_name -> conclave.internal.v1.RunResult
+	85, // [85:85] is the sub-list for method output_type
+	85, // [85:85] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -9183,6 +9877,10 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_ReportProcess)(nil),
 		(*Command_RunJob)(nil),
 		(*Command_EndRun)(nil),
+		(*Command_JoinShards)(nil),
+		(*Command_LeaveShards)(nil),
+		(*Command_ReleaseShards)(nil),
+		(*Command_ResizeShards)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -9190,7 +9888,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   88,
+			NumMessages:   95,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
