@@ -8212,12 +8212,11 @@ type ShardWorkerState struct {
 	Client        bool                   `protobuf:"varint,5,opt,name=client,proto3" json:"client,omitempty"` // member is a client's ID
 	Capacity      uint32                 `protobuf:"varint,6,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	Settle        int64                  `protobuf:"varint,7,opt,name=settle,proto3" json:"settle,omitempty"`
-	Joined        uint64                 `protobuf:"varint,8,opt,name=joined,proto3" json:"joined,omitempty"` // the largest fence granted when the session joined
-	Floor         uint64                 `protobuf:"varint,9,opt,name=floor,proto3" json:"floor,omitempty"`   // what it has under fences up to this one is not granted to it yet
-	Delay         int64                  `protobuf:"varint,10,opt,name=delay,proto3" json:"delay,omitempty"`  // group time: what it has is not granted before; 0: none
-	Until         int64                  `protobuf:"varint,11,opt,name=until,proto3" json:"until,omitempty"`  // group time at which what it has goes to others; 0: its session lives
-	Leaving       bool                   `protobuf:"varint,12,opt,name=leaving,proto3" json:"leaving,omitempty"`
-	Expired       bool                   `protobuf:"varint,13,opt,name=expired,proto3" json:"expired,omitempty"` // until has passed
+	Joined        uint64                 `protobuf:"varint,8,opt,name=joined,proto3" json:"joined,omitempty"` // a fence: what it has under smaller ones is not granted to it yet
+	Delay         int64                  `protobuf:"varint,9,opt,name=delay,proto3" json:"delay,omitempty"`   // group time: what it has is not granted before; 0: none
+	Until         int64                  `protobuf:"varint,10,opt,name=until,proto3" json:"until,omitempty"`  // group time at which what it has goes to others; 0: its session lives, or that has passed
+	Leaving       bool                   `protobuf:"varint,11,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Expired       bool                   `protobuf:"varint,12,opt,name=expired,proto3" json:"expired,omitempty"` // what it has goes to others
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8304,13 +8303,6 @@ func (x *ShardWorkerState) GetSettle() int64 {
 func (x *ShardWorkerState) GetJoined() uint64 {
 	if x != nil {
 		return x.Joined
-	}
-	return 0
-}
-
-func (x *ShardWorkerState) GetFloor() uint64 {
-	if x != nil {
-		return x.Floor
 	}
 	return 0
 }
@@ -9475,7 +9467,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\n" +
 	"generation\x18\x03 \x01(\x04R\n" +
 	"generation\x12\x14\n" +
-	"\x05joins\x18\x04 \x01(\x04R\x05joins\"\xca\x02\n" +
+	"\x05joins\x18\x04 \x01(\x04R\x05joins\"\xb4\x02\n" +
 	"\x10ShardWorkerState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x12\n" +
@@ -9485,12 +9477,11 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\bcapacity\x18\x06 \x01(\rR\bcapacity\x12\x16\n" +
 	"\x06settle\x18\a \x01(\x03R\x06settle\x12\x16\n" +
 	"\x06joined\x18\b \x01(\x04R\x06joined\x12\x14\n" +
-	"\x05floor\x18\t \x01(\x04R\x05floor\x12\x14\n" +
-	"\x05delay\x18\n" +
-	" \x01(\x03R\x05delay\x12\x14\n" +
-	"\x05until\x18\v \x01(\x03R\x05until\x12\x18\n" +
-	"\aleaving\x18\f \x01(\bR\aleaving\x12\x18\n" +
-	"\aexpired\x18\r \x01(\bR\aexpired\"h\n" +
+	"\x05delay\x18\t \x01(\x03R\x05delay\x12\x14\n" +
+	"\x05until\x18\n" +
+	" \x01(\x03R\x05until\x12\x18\n" +
+	"\aleaving\x18\v \x01(\bR\aleaving\x12\x18\n" +
+	"\aexpired\x18\f \x01(\bR\aexpired\"h\n" +
 	"\n" +
 	"ShardState\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\x04R\x06worker\x12\x14\n" +
