@@ -16,7 +16,7 @@ import (
 //	floor 2   cluster            cluster/core, cluster/transport and the other folders in it serve cluster only; the root knows cluster/backup, cluster/clients and cluster/replica
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/machine/ordered   internal/machine/slots   internal/fact   internal/leaseclock   internal/linger    internal/maxhold    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/attempts   internal/loopback   internal/appcall   internal/logqueue   internal/version   conclaveprom
+//	beside    internal/machine   internal/machine/ordered   internal/machine/slots   internal/machine/quota   internal/fact   internal/leaseclock   internal/linger    internal/maxhold    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/attempts   internal/loopback   internal/appcall   internal/logqueue   internal/version   conclaveprom
 //	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/testport   internal/grouptest   conclavetest
 //	above     conclavehttp       contrib/consulapi      fencing
 var floors = map[string][]string{
@@ -47,8 +47,9 @@ var floors = map[string][]string{
 	"cluster/transport/gossipfilter": {"internal/wire"},
 	"raftlog":                        {"storage", "internal/wire"},
 	"storage":                        {},
-	"internal/machine":               {"internal/machine/ordered", "internal/machine/slots", "internal/fact", "internal/wire"},
+	"internal/machine":               {"internal/machine/ordered", "internal/machine/quota", "internal/machine/slots", "internal/fact", "internal/wire"},
 	"internal/machine/ordered":       {},
+	"internal/machine/quota":         {},
 	"internal/machine/slots":         {"internal/machine/ordered"},
 	"internal/metrics":               {},
 	"internal/appcall":               {}, // calls functions of the application

@@ -17,7 +17,7 @@ import (
 const machine = "internal/machine"
 
 // machines are the packages of which the machine consists.
-var machines = []string{machine, machine + "/ordered", machine + "/slots"}
+var machines = []string{machine, machine + "/ordered", machine + "/slots", machine + "/quota"}
 
 // pure lists the packages that the machine may import: none of them gives access
 // to a clock, a random source, a file, a network or a goroutine.
@@ -25,7 +25,7 @@ var pure = []string{
 	"bytes", "cmp", "container/heap", "container/list", "encoding/binary", "encoding/json", "errors", "fmt", "hash/crc32", "iter",
 	"maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "unicode", "unicode/utf8",
 	"github.com/google/btree", "google.golang.org/protobuf/proto", module + "/internal/fact", module + "/internal/wire",
-	module + "/internal/machine/ordered", module + "/internal/machine/slots",
+	module + "/internal/machine/ordered", module + "/internal/machine/slots", module + "/internal/machine/quota",
 }
 
 // The machine is a pure function of the log: two members that have applied the

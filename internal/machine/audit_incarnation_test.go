@@ -74,3 +74,7 @@ func (a *auditor) window(inc *incarnation) int {
 	}
 	return bytes
 }
+
+func waiterOf(t ticket) *waiter { return t.by.obtained(t.seq).waiter }
+func heldBy(t ticket) *lock     { return t.by.obtained(t.seq).hold }
+func permitOf(t ticket) *permit { return t.by.obtained(t.seq).permit }

@@ -35,6 +35,7 @@ func audit(m *Machine) error {
 	a.sessions()
 	a.sets()
 	a.jobs()
+	a.shardSets()
 	if a.holds != 0 || a.shares != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 || a.tickets != 0 || a.waitingSets != 0 {
 		a.fail("the two sides of a relation differ: %+v", *a)
 	}
@@ -394,7 +395,3 @@ func (a *auditor) owned(id uint64, client bool, sessions ordered.List[session, s
 func (a *auditor) names(t ticket, ended bool) bool {
 	return a.m.incarnation(t.by.id) == t.by || ended && a.m.gone[t.by.id] == t.by
 }
-
-func waiterOf(t ticket) *waiter { return t.by.obtained(t.seq).waiter }
-func heldBy(t ticket) *lock     { return t.by.obtained(t.seq).hold }
-func permitOf(t ticket) *permit { return t.by.obtained(t.seq).permit }

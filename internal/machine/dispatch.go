@@ -111,6 +111,22 @@ func (m *Machine) dispatch(inc *incarnation, seq uint64, c *wire.Command) *wire.
 		if x := (jobRuns{m}); x.hasJobs() {
 			return x.end(op.EndRun)
 		}
+	case *wire.Command_JoinShards:
+		if x := (sharding{m}); x.hasShards() {
+			return x.join(op.JoinShards)
+		}
+	case *wire.Command_LeaveShards:
+		if x := (sharding{m}); x.hasShards() {
+			return x.leave(op.LeaveShards)
+		}
+	case *wire.Command_ReleaseShards:
+		if x := (sharding{m}); x.hasShards() {
+			return x.release(op.ReleaseShards)
+		}
+	case *wire.Command_ResizeShards:
+		if x := (sharding{m}); x.hasShards() {
+			return x.resize(op.ResizeShards)
+		}
 	case *wire.Command_Extend:
 		if x := (bounding{m}); x.hasMaxHold() {
 			return x.extend(op.Extend)

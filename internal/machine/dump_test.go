@@ -98,6 +98,7 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 		}
 	}
 	eachOfJobs(m, put)
+	eachOfShardSets(m, put)
 	for _, s := range m.semaphores.byName {
 		put(s.key, s)
 		queue(s.queue.First())

@@ -25,6 +25,9 @@ const (
 	jobLockKind     = 'j' // + name of a job + NUL + key       LockState
 	jobKind         = 'J' // + name                            JobState
 	runKind         = 'r' // + name of a job + NUL + key       RunState; without a key + NUL + number
+	shardSetKind    = 'a' // + name                            ShardSetState
+	shardWorkerKind = 'b' // + name of a set + NUL + number    ShardWorkerState
+	shardKind       = 'f' // + name of a set + NUL + number    ShardState
 	semaphoreKind   = 'S' // + name                            SemaphoreState
 	shareKind       = 'h' // + name of a lock + NUL + number   ShareState
 	permitKind      = 'p' // + name + NUL + fence              PermitState

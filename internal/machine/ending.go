@@ -33,6 +33,7 @@ func (m *Machine) endSession(s *session, why fact.Cause) {
 		m.unbind(s)
 		s.incarnation = nil
 	}
+	sharding{m}.endedFor(s)
 	m.endStandalone(s)
 	m.leave(s)
 	m.endings++
@@ -64,7 +65,7 @@ func (m *Machine) release() {
 }
 
 // releaseOne releases the next thing that an ended session had: queue places by
-// position, locks, elections and permits by fence, shares by number, sets by fence, keys by name; last the session itself.
+// position, locks, elections and permits by fence, shares by number, sets by fence, workers of shards in the order of joining, keys by name; last the session itself.
 func (m *Machine) releaseOne(s *session) {
 	switch {
 	case s.waiters.First() != nil:
@@ -85,6 +86,8 @@ func (m *Machine) releaseOne(s *session) {
 		first := s.sets.First()
 		m.left -= len(first.parts) - 1
 		setting{m}.release(first, s.delayUntil())
+	case s.workers.First() != nil:
+		sharding{m}.vanish(s.workers.First())
 	case s.locked() > 0:
 		key, _ := s.keys.Min()
 		m.endKey(key, s)

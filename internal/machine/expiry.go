@@ -32,6 +32,7 @@ func (m *Machine) advance(time int64) {
 	m.endSessions(nil, fact.Expired, shortened)
 	bounding{m}.end()
 	m.endDelays()
+	sharding{m}.endWaits()
 	sharing{m}.servePortions()
 	for _, inc := range silent {
 		m.drop(inc, fact.Expired)
@@ -75,7 +76,10 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 	if t := m.tombstones.byEnd.First(); t != nil {
 		at, ok = min(at, t.until), true
 	}
-	if m.ending.Len > 0 || m.portions.Len() > 0 {
+	if w := m.shardSets.times.First(); w != nil {
+		at, ok = min(at, w.ends()), true
+	}
+	if m.ending.Len > 0 || m.portions.Len() > 0 || m.shardSets.due.Len() > 0 {
 		at, ok = min(at, m.now), true
 	}
 	if !ok {

@@ -28,12 +28,12 @@ func TestLimit_ClassesOfUsers(t *testing.T) {
 	stated := map[string]string{
 		"MaxName": byRequest, "MaxLabel": byRequest, "MaxTrace": byRequest, "MaxTTL": byRequest, "MaxLockDelay": byRequest, "MaxHolds": byRequest,
 		"MaxSessionChecks": byRequest, "MaxCandidate": byRequest, "MaxPermits": byRequest, "MaxSlots": byRequest, "MaxValue": byRequest, "MaxOps": byRequest,
-		"MaxPrefixKeys": byRequest, "MaxRenewed": byRequest, "MaxClientTTL": byRequest, "MaxRegistering": byRequest, "MaxBlock": byRequest, "MaxMaxHold": byRequest, "MaxEvery": byRequest, "MaxKeep": byRequest,
+		"MaxPrefixKeys": byRequest, "MaxRenewed": byRequest, "MaxClientTTL": byRequest, "MaxRegistering": byRequest, "MaxBlock": byRequest, "MaxMaxHold": byRequest, "MaxShards": byRequest, "MaxCapacity": byRequest, "MaxSettle": byRequest, "MaxReleasedShards": byRequest, "MaxEvery": byRequest, "MaxKeep": byRequest,
 		"MaxReplaceAfter": byRequest, "MaxPage": byRequest, "MaxQuery": byRequest, "MaxAnswer": byRequest, "MaxHolders": byRequest, "MaxWith": byRequest, "MaxVisits": byRequest,
 		"MaxPlaces": byEach, "MaxQueued": byEach, "MaxInFlight": byEach, "MaxOutcomeBytes": byEach, "MaxClientSessions": byEach,
 		"MaxSet": byRequest, "MaxPassed": byRequest, "MaxSearched": byRequest, "MaxAllSearched": countedApart, "MaxTouched": countedApart,
 		"MaxSessions": countedApart, "MaxChecks": countedApart, "MaxAllOutcomeBytes": countedApart,
-		"MaxAllSessions": partReserved, "MaxCandidates": partReserved, "MaxResized": partReserved, "MaxKeys": partReserved, "MaxKeyBytes": partReserved, "MaxJobs": partReserved, "MaxJobBytes": partReserved,
+		"MaxAllSessions": partReserved, "MaxCandidates": partReserved, "MaxResized": partReserved, "MaxKeys": partReserved, "MaxKeyBytes": partReserved, "MaxJobs": partReserved, "MaxJobBytes": partReserved, "MaxShardSets": partReserved, "MaxAllShards": partReserved,
 		"MaxIncarnations": ofOneClass, // members
 		"MaxStandalone":   ofOneClass, // sessions that members create
 		"MaxClients":      ofOneClass, // clients; hosts share it: cluster/client_registrations.go
@@ -45,6 +45,8 @@ func TestLimit_ClassesOfUsers(t *testing.T) {
 		"MaxWaiters":      ofTheName,
 		"MaxShares":       ofTheName,
 		"MaxRuns":         ofTheName,
+		"MaxShardWorkers": ofTheName,
+		"MaxMoves":        ofTheName,
 	}
 	found := declaredLimits(t)
 	for name := range found {

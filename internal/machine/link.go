@@ -17,8 +17,8 @@ func (ld *loader) link() error {
 		return errAbsent
 	}
 	for _, join := range []func() error{
-		ld.linkIncarnations, ld.linkChecks, ld.linkSessions, ld.linkJobs, ld.linkLocks, ld.linkSlots, ld.linkPermits, ld.linkShares,
-		ld.linkSets, ld.linkWaiters, ld.linkSetWaiters, ld.linkQueues, ld.checkSetWaiters, ld.checkSemaphores, ld.checkJobs, ld.linkKeys, ld.linkOutcomes,
+		ld.linkIncarnations, ld.linkChecks, ld.linkSessions, shardLoader{ld}.linkWorkers, shardLoader{ld}.linkAssigned, ld.linkJobs, ld.linkLocks, ld.linkSlots, ld.linkPermits, ld.linkShares,
+		ld.linkSets, ld.linkWaiters, ld.linkSetWaiters, ld.linkQueues, ld.checkSetWaiters, ld.checkSemaphores, ld.checkJobs, shardLoader{ld}.check, ld.linkKeys, ld.linkOutcomes,
 	} {
 		if err := join(); err != nil {
 			return err

@@ -14,6 +14,7 @@ type (
 	setsOfSession    struct{}
 	partsOfLock      struct{}
 	sharesOfSession  struct{}
+	workersOfSession struct{}
 
 	lingeringOfPhase struct{}
 )
@@ -25,6 +26,7 @@ func (holdsOfSession) Of(l *lock) *ordered.Link[lock]              { return &l.i
 func (permitsOfSession) Of(p *permit) *ordered.Link[permit]        { return &p.inSession }
 func (waitersInQueue) Of(w *waiter) *ordered.Link[waiter]          { return &w.inQueue }
 func (sharesOfSession) Of(s *share) *ordered.Link[share]           { return &s.inSession }
+func (workersOfSession) Of(w *worker) *ordered.Link[worker]        { return &w.inSession }
 func (lingeringOfPhase) Of(s *share) *ordered.Link[share]          { return &s.inPhase }
 func (setsOfSession) Of(s *set) *ordered.Link[set]                 { return &s.inSession }
 func (partsOfLock) Of(p *part) *ordered.Link[part]                 { return &p.inLock }

@@ -61,6 +61,8 @@ type loader struct {
 	slots    []*slots.Former
 	sets     []pending[set, *wire.SetState]
 	runs     []pending[run, string] // with the job's name
+	workers  []pending[worker, *wire.ShardWorkerState]
+	assigned []assigned
 	waiters  []pending[waiter, *wire.WaiterState]
 	tickets  []pending[wire.Ticket, *wire.Reply]
 
@@ -121,6 +123,8 @@ func (ld *loader) pair(key string, value []byte) error {
 		return ld.job(rest, value)
 	case runKind:
 		return ld.run(rest, value)
+	case shardSetKind, shardWorkerKind, shardKind:
+		return shardLoader{ld}.pair(key[0], rest, value)
 	case semaphoreKind:
 		return ld.semaphore(rest, value)
 	case permitKind:

@@ -44,6 +44,7 @@ type Machine struct {
 	semaphores   semaphores
 	sets         sets
 	jobs         jobs
+	shardSets    shardSets
 	waiting      int // in all queues
 	shares       int // of all locks, live and delayed
 	resized      int // semaphores that Resize has set a limit of
@@ -82,6 +83,7 @@ type Machine struct {
 	outcomes []fact.Outcome
 	ended    []fact.Ended
 	recalls  []fact.Recall
+	moves    []fact.ShardChange
 	changed  []fact.KeyChange
 	leaders  []fact.LeaderChange
 	listed   bool
@@ -105,6 +107,7 @@ func New() *Machine {
 	m.locks, m.elections = newSpace(v), newSpace(v)
 	m.semaphores = newSemaphores(v, &m.dirty)
 	m.jobs = newJobs(v)
+	m.shardSets = newShardSets(v)
 	m.sets.byFence = make(map[uint64]*set)
 	m.sets.free = btree.NewFreeListG[*part](btree.DefaultFreeListSize)
 	m.keys = newKeys()
@@ -148,14 +151,15 @@ func (m *Machine) Now() int64 { return m.now }
 // is always written: its clock and counters change with nearly every entry, and Load
 // needs the version that it carries.
 func (m *Machine) result() fact.Result {
+	sharding{m}.planAll()
 	m.recordEndings()
 	m.dirty.put(machineKey, m)
 	r := fact.Result{
 		Changes: m.dirty.flush(), Outcomes: m.outcomes, Ended: m.ended,
-		Keys: m.changed, Leaders: m.leaders, Recalls: m.recalls, Listed: m.listed,
+		Keys: m.changed, Leaders: m.leaders, Recalls: m.recalls, Shards: m.moves, Listed: m.listed,
 	}
 	m.listed = false
-	m.outcomes, m.ended, m.changed, m.leaders, m.recalls = nil, nil, nil, nil, nil
+	m.outcomes, m.ended, m.changed, m.leaders, m.recalls, m.moves = nil, nil, nil, nil, nil, nil
 	return r
 }
 

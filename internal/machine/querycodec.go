@@ -63,6 +63,8 @@ func codecs() []codec {
 		codecOf[SemaphoresQuery, []SemaphoreView]("semaphores"),
 		codecOf[JobQuery, *JobView]("job"),
 		codecOf[JobsQuery, []JobView]("jobs"),
+		codecOf[ShardsQuery, *ShardsView]("shards"),
+		codecOf[ShardSetsQuery, []ShardsView]("shard-sets"),
 		codecOf[HoldersQuery, HoldersView]("holders"),
 		codecOf[SessionQuery, *SessionView]("session"),
 		codecOf[SessionsQuery, []SessionView]("sessions"),

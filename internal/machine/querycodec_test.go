@@ -19,7 +19,7 @@ import (
 
 // populated has something of each kind: held, awaited, delayed, of members and of clients.
 func populated(t *testing.T) *Machine {
-	d := newDriverAt(t, wire.LevelJobs)
+	d := newDriverAt(t, wire.LevelShards)
 	for _, line := range []string{
 		"check disk register ttl=5s", "open s ttl=1h delay=5s name=worker checks=disk,gossip", "open t ttl=none delete", "open u ttl=1h delay=5s",
 		"lock x s/1 label=run_1", "lock y t/18446744073709551615 lingering", "lock z u/1", "lock ü s/1",
@@ -39,6 +39,7 @@ func populated(t *testing.T) *Machine {
 	d.want(wire.Code_OK, d.do(runCommand("j", "k", makeID("s"), 1, 0), runCommand("j", "l", makeID("s"), 1, 0), everyCommand("every", makeID("s"), 1, second)))
 	d.want(wire.Code_OK, d.do(endCommand("j", "k", makeID("s"), 1, d.m.fence()-2, wire.RunResult_FAILED, "why")))
 	d.want(wire.Code_QUEUED, d.do(runCommand("j", "l", makeID("s"), 2, 0)))
+	d.want(wire.Code_OK, d.do(joinCommand("sh", 3, "s", 1, 1, second), joinCommand("sh", 3, "t", 1, 2, 0), joinCommand("two", 2, "t", 1, 2, 0)))
 	return d.m
 }
 
@@ -57,6 +58,7 @@ func codecRows() []Query {
 		SequencerQuery{"k", 1, s}, SequencerQuery{Key: "k"}, IndexQuery{}, GroupConfigQuery{}, RemovedQuery{9}, RemovedQuery{},
 		HoldersQuery{Name: "p"}, HoldersQuery{Name: "p", After: 1 << 63, Limit: 1}, HoldersQuery{Name: "none", After: math.MaxUint64},
 		JobQuery{"j"}, JobQuery{"none"}, JobsQuery{}, JobsQuery{Prefix: "e", Limit: 1}, JobsQuery{After: "z"},
+		ShardsQuery{"sh"}, ShardsQuery{"none"}, ShardSetsQuery{}, ShardSetsQuery{Prefix: "s", Limit: 1}, ShardSetsQuery{After: "z"},
 		WaitCyclesQuery{}, WaitCyclesQuery{wire.Ticket{Incarnation: wire.ID{255}, Seq: 1 << 63}},
 		ExplainQuery{Name: "x"}, ExplainQuery{Name: "r"}, ExplainQuery{Name: "q"}, ExplainQuery{Name: "c", Limit: -5}, ExplainQuery{Space: e, Name: "e"}, ExplainQuery{Name: "none"},
 	}

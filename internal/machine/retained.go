@@ -35,7 +35,8 @@ func (m *Machine) mayRetain(inc *incarnation, seq uint64, c *wire.Command) bool 
 	case *wire.Command_Deregister:
 		return true // its outcome is not kept
 	case *wire.Command_Renew, *wire.Command_RenewClients, *wire.Command_RenewSession, *wire.Command_CloseSession,
-		*wire.Command_Unlock, *wire.Command_UnlockSet, *wire.Command_EndRun, *wire.Command_Downgrade, *wire.Command_Extend, *wire.Command_Release, *wire.Command_Withdraw:
+		*wire.Command_Unlock, *wire.Command_UnlockSet, *wire.Command_EndRun, *wire.Command_LeaveShards, *wire.Command_ReleaseShards,
+		*wire.Command_Downgrade, *wire.Command_Extend, *wire.Command_Release, *wire.Command_Withdraw:
 	default:
 		limit -= limit / 4
 	}

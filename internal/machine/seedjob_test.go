@@ -33,7 +33,7 @@ func TestSeed_Jobs(t *testing.T) {
 	}
 	d.restart()
 	register := registerCommand(7, MaxTTL)
-	register.GetRegister().FeatureLevel = wire.LevelJobs
+	register.GetRegister().FeatureLevel = wire.FeatureLevel
 	d.inc, d.seq = wire.ID{7}, 0
 	d.want(wire.Code_OK, d.do(register))
 	d.want(wire.Code_OK, d.do(openCommand(s, MaxTTL, 0)))

@@ -48,6 +48,9 @@ type session struct {
 	inSets   int                                    // names of those
 	keys     *btree.BTreeG[string]                  // locked by the session; nil: none
 
+	workers ordered.List[worker, workersOfSession] // of sets of shards, in the order of joining
+	sharded int                                    // shards that they work on
+
 	shareClaims *btree.BTreeG[*share] // as claims
 
 	waitingSets   ordered.List[set, setsOfSession] // by position
@@ -91,9 +94,9 @@ func (m *Machine) mayHaveMore(s *session) *wire.Reply {
 	return nil
 }
 
-// held counts what the session holds: locks, those of sets too, elections, shares, acquisitions of permits, and keys.
+// held counts what the session holds: locks, those of sets too, elections, shares, acquisitions of permits, shards, and keys.
 func (s *session) held() int {
-	return s.holds.Len + s.inSets + s.leads.Len + s.shares.Len + s.permits.Len + s.locked()
+	return s.holds.Len + s.inSets + s.leads.Len + s.shares.Len + s.permits.Len + s.sharded + s.locked()
 }
 
 // awaited counts the queue places of the session.

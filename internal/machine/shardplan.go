@@ -1,0 +1,242 @@
+package machine
+
+import (
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/machine/quota"
+)
+
+// shardPlan decides which worker has which shard of a set: each as many as its capacity asks for, and no more than necessary move. It is made at
+// the end of an entry, of everything that the entry has changed.
+type shardPlan struct {
+	sharding
+	set    *shardSet
+	grants *int // shards that the entry may still grant
+	halted bool // they were too few
+	shares map[*worker]*quota.Party
+}
+
+// planAll plans the sets of which something has changed, in the order of their names. Those that the entry has no room for remain.
+func (x sharding) planAll() {
+	if x.shardSets.due.Len() == 0 {
+		return
+	}
+	grants := min(x.split, MaxGrants)
+	var rest []*shardSet
+	for x.shardSets.due.Len() > 0 {
+		p := shardPlan{sharding: x, set: x.shardSets.due.Pop(), grants: &grants}
+		if p.make(); p.halted {
+			rest = append(rest, p.set)
+		}
+	}
+	for _, set := range rest {
+		x.shardSets.due.Push(set)
+	}
+}
+
+func (p *shardPlan) make() {
+	p.removeIdle()
+	p.resized()
+	if p.grantClaims() && p.set.next == 0 {
+		p.divide()
+		if p.grantFree() && !p.isWaiting() {
+			p.recall()
+		}
+	}
+	p.removeIdle() // also those whose last shard went to another
+	if len(p.set.workers) == 0 && p.set.delayed == 0 {
+		p.shardSets.remove(p.set)
+		p.dirty.drop(p.set.key())
+		p.changedAll(p.set)
+	}
+}
+
+// removeIdle removes the workers that get no shards and have none. If no others follow, those that have expired have none any more.
+func (p *shardPlan) removeIdle() {
+	if p.set.next != 0 || !slices.ContainsFunc(p.set.workers, func(w *worker) bool { return !w.expired }) {
+		p.each(func(number uint32, sh *shard) bool {
+			if sh.owner != nil && sh.owner.expired {
+				p.vacate(p.set, number, 0)
+			}
+			return true
+		})
+	}
+	p.set.workers = slices.DeleteFunc(p.set.workers, func(w *worker) bool {
+		idle := w.shards == 0 && (w.expired || w.leaving)
+		if idle {
+			if w.ends() != 0 {
+				p.shardSets.times.Remove(w)
+			}
+			if w.session != nil {
+				w.session.workers.Remove(w)
+			}
+			p.dirty.drop(w.key())
+		}
+		return idle
+	})
+}
+
+// each calls f with the shards in their order, until it returns false.
+func (p *shardPlan) each(f func(number uint32, sh *shard) bool) {
+	for i := range p.set.shards {
+		if !f(uint32(i), &p.set.shards[i]) {
+			return
+		}
+	}
+}
+
+// resized ends a change of the number of shards, once the former ones have no owner.
+func (p *shardPlan) resized() {
+	set := p.set
+	if set.next == 0 || set.delayed > 0 || slices.ContainsFunc(set.workers, func(w *worker) bool { return w.shards > 0 }) {
+		return
+	}
+	p.shardSets.all -= set.size()
+	set.count, set.next, set.generation = set.next, 0, p.index
+	p.shardSets.all += set.size()
+	set.shards = make([]shard, set.count)
+	p.dirty.put(set.key(), set)
+	p.changedAll(set)
+}
+
+// grantClaims grants workers what they have from those before them, and reports whether the entry has room for more.
+func (p *shardPlan) grantClaims() bool {
+	for _, w := range p.set.workers {
+		if !w.takes() || w.delay != 0 || w.shards == 0 {
+			continue
+		}
+		p.each(func(number uint32, sh *shard) bool {
+			return sh.owner != w || sh.isClaimed() || p.grant(number, w)
+		})
+		if p.halted || p.fences >= maxFences {
+			return false
+		}
+	}
+	return true
+}
+
+// grant grants a shard, if the entry may.
+func (p *shardPlan) grant(number uint32, w *worker) bool {
+	switch {
+	case p.fences >= maxFences:
+		return false
+	case *p.grants <= 0:
+		p.halted = true
+		return false
+	}
+	*p.grants--
+	sh := &p.set.shards[number]
+	if sh.owner != w {
+		if sh.owner != nil {
+			sh.owner.shards--
+		}
+		w.shards++
+	}
+	*sh = shard{owner: w, fence: p.nextFences(1)}
+	w.session.sharded++
+	p.record(p.set, number)
+	p.moved(p.set, number)
+	return true
+}
+
+// divide decides how many shards each worker gets. Those that wait for a worker of a name count for none.
+func (p *shardPlan) divide() {
+	n := int(p.set.count)
+	p.shares = make(map[*worker]*quota.Party)
+	var parties []*quota.Party
+	for _, w := range p.set.workers {
+		switch {
+		case w.takes():
+			p.shares[w] = &quota.Party{Weight: int(w.capacity), Has: w.shards - w.moving}
+			parties = append(parties, p.shares[w])
+		case w.waits():
+			n -= w.shards
+		}
+	}
+	if len(parties) > 0 {
+		quota.Divide(n, parties)
+	}
+}
+
+// grantFree grants the shards that have no owner, each to the worker that lacks most, and reports whether the entry has room for more.
+func (p *shardPlan) grantFree() bool {
+	more := true
+	p.each(func(number uint32, sh *shard) bool {
+		if !sh.isFree() || sh.delay != 0 {
+			return true
+		}
+		w := p.poorest()
+		if w == nil {
+			return false
+		}
+		if more = p.grant(number, w); more {
+			p.shares[w].Has++
+		}
+		return more
+	})
+	return more
+}
+
+// poorest returns the worker that lacks most shards, of equal ones the last, or nil.
+func (p *shardPlan) poorest() (poorest *worker) {
+	most := 1
+	for _, w := range p.set.workers {
+		if party := p.shares[w]; party != nil && party.Gets-party.Has >= most {
+			poorest, most = w, party.Gets-party.Has
+		}
+	}
+	return poorest
+}
+
+// richest returns the worker that has most shards too many, and one that can move, of equal ones the first, or nil.
+func (p *shardPlan) richest() (richest *worker) {
+	most := 1
+	for _, w := range slices.Backward(p.set.workers) {
+		party := p.shares[w]
+		if party == nil || party.Has-party.Gets < most {
+			continue
+		}
+		if _, found := p.movable(w); found {
+			richest, most = w, party.Has-party.Gets
+		}
+	}
+	return richest
+}
+
+// isWaiting reports whether shards wait for a worker that has ended: until that has passed, none moves, so that nothing moves twice.
+func (p *shardPlan) isWaiting() bool {
+	return slices.ContainsFunc(p.set.workers, func(w *worker) bool { return w.waits() })
+}
+
+// recall asks the workers that have too many shards to release some, a few at a time.
+func (p *shardPlan) recall() {
+	moving := 0
+	for _, w := range p.set.workers {
+		if !w.leaving {
+			moving += w.moving
+		}
+	}
+	for ; moving < MaxMoves; moving++ {
+		w := p.richest()
+		if w == nil {
+			return
+		}
+		number, _ := p.movable(w)
+		sh := &p.set.shards[number]
+		sh.moving = true
+		w.moving++
+		p.shares[w].Has--
+		p.record(p.set, number)
+		p.moved(p.set, number)
+	}
+}
+
+// movable returns the last of the worker's shards that it works on and that is not to move yet.
+func (p *shardPlan) movable(w *worker) (number uint32, found bool) {
+	for i := len(p.set.shards) - 1; i >= 0; i-- {
+		if sh := &p.set.shards[i]; sh.owner == w && sh.isClaimed() && !sh.moving {
+			return uint32(i), true
+		}
+	}
+	return 0, false
+}
