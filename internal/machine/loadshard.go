@@ -207,32 +207,34 @@ func (ld shardLoader) assign(p assigned, fences map[uint64]bool) error {
 func (ld shardLoader) check() error {
 	m := ld.m
 	for name, set := range m.shardSets.byName { // order: that of the heap is by name; else it shows in an error only
-		m.visits.Count()
 		busy, idle := set.delayed > 0, len(set.workers) == 0 && set.delayed == 0
 		for _, w := range set.workers {
-			busy = busy || w.shards > 0 && !w.expired
-			if idle = idle || w.shards == 0 && (w.leaving || w.expired); w.moving > 0 && !w.isLive() && w.session == nil {
+			busy = busy || w.shards > 0
+			if idle = idle || w.shards == 0 && (w.leaving || w.expired); w.moving > 0 && w.session == nil {
 				return fmt.Errorf("worker %d of %q: %w", w.number, name, errRange)
 			}
 		}
-		allExpired := len(set.workers) > 0 && !slices.ContainsFunc(set.workers, func(w *worker) bool { return !w.expired })
-		if idle || allExpired || set.next != 0 && !busy || !(sharding{m}).hasShards() {
+		if idle || set.next != 0 && !busy || !(sharding{m}).hasShards() {
 			return fmt.Errorf("set %q: %w", name, errRange)
 		}
-		if set.isDue() && m.fences < maxFences {
+		if set.isDue(m.fences < maxFences) {
 			m.shardSets.due.Push(set)
 		}
 	}
 	return nil
 }
 
-// isDue reports whether shards can be granted at once.
-func (set *shardSet) isDue() bool {
+// isDue reports whether shards can be granted, or taken from workers that have expired, at once.
+func (set *shardSet) isDue(fences bool) bool {
 	takes := slices.ContainsFunc(set.workers, (*worker).takes)
+	ends := set.next != 0 || !slices.ContainsFunc(set.workers, func(w *worker) bool { return !w.expired })
 	return slices.ContainsFunc(set.shards, func(sh shard) bool {
-		if sh.isFree() {
-			return takes && set.next == 0 && sh.delay == 0
+		switch {
+		case sh.owner != nil && sh.owner.expired && ends:
+			return true
+		case sh.isFree():
+			return fences && takes && set.next == 0 && sh.delay == 0
 		}
-		return sh.owner.takes() && sh.owner.delay == 0 && !sh.isClaimed()
+		return fences && sh.owner.takes() && sh.owner.delay == 0 && !sh.isClaimed()
 	})
 }

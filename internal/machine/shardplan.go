@@ -35,15 +35,12 @@ func (x sharding) planAll() {
 }
 
 func (p *shardPlan) make() {
+	freed := p.freeExpired()
 	p.removeIdle()
-	p.resized()
-	if p.grantClaims() && p.set.next == 0 {
-		p.divide()
-		if p.grantFree() && !p.isWaiting() {
-			p.recall()
-		}
+	if freed {
+		p.assign()
+		p.removeIdle() // also those whose last shard went to another
 	}
-	p.removeIdle() // also those whose last shard went to another
 	if len(p.set.workers) == 0 && p.set.delayed == 0 {
 		p.shardSets.remove(p.set)
 		p.dirty.drop(p.set.key())
@@ -51,16 +48,40 @@ func (p *shardPlan) make() {
 	}
 }
 
-// removeIdle removes the workers that get no shards and have none. If no others follow, those that have expired have none any more.
-func (p *shardPlan) removeIdle() {
-	if p.set.next != 0 || !slices.ContainsFunc(p.set.workers, func(w *worker) bool { return !w.expired }) {
-		p.each(func(number uint32, sh *shard) bool {
-			if sh.owner != nil && sh.owner.expired {
-				p.vacate(p.set, number, 0)
-			}
-			return true
-		})
+func (p *shardPlan) assign() {
+	p.resized()
+	if !p.grantClaims() || p.set.next != 0 {
+		return
 	}
+	p.divide()
+	if p.grantFree() && !p.isWaiting() {
+		p.recall()
+	}
+}
+
+// freeExpired takes from the workers that have expired what goes to no others: those of the former number of shards, or if no worker
+// follows. It reports whether the entry had room for that.
+func (p *shardPlan) freeExpired() bool {
+	if p.set.next == 0 && slices.ContainsFunc(p.set.workers, func(w *worker) bool { return !w.expired }) {
+		return true
+	}
+	p.each(func(number uint32, sh *shard) bool {
+		switch {
+		case sh.owner == nil || !sh.owner.expired:
+			return true
+		case p.left <= 0:
+			p.halted = true
+			return false
+		}
+		p.left--
+		p.vacate(p.set, number, 0)
+		return true
+	})
+	return !p.halted
+}
+
+// removeIdle removes the workers that get no shards and have none.
+func (p *shardPlan) removeIdle() {
 	p.set.workers = slices.DeleteFunc(p.set.workers, func(w *worker) bool {
 		idle := w.shards == 0 && (w.expired || w.leaving)
 		if idle {
