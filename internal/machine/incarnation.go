@@ -138,6 +138,7 @@ func (m *Machine) drop(inc *incarnation, why fact.Cause) {
 		s.incarnation = nil
 		m.ended = append(m.ended, fact.Ended{Incarnation: inc.id, Session: s.id, Unbound: true, Outcomes: len(m.outcomes)})
 		m.dirty.put(s.key(), s)
+		sharding{m}.unbound(s)
 	}
 	m.raiseFloor(inc, math.MaxUint64)
 	m.dirty.rememberTickets(inc)

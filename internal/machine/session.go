@@ -287,6 +287,7 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 	m.renewed(inc)
 	s.attached = m.fence()
 	m.dirty.put(s.key(), s)
+	sharding{m}.attached(s)
 	for l := range s.leads.All(&m.visits) { // it is at another member
 		m.elect(l, l.leader().Value)
 		m.leads(l)

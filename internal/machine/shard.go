@@ -59,8 +59,17 @@ type worker struct {
 // isLive reports whether the worker's session has not ended.
 func (w *worker) isLive() bool { return w.session != nil && !w.session.dead() }
 
+// isDeserted reports whether the process of a live worker has ended, and its session, which has no TTL, lives on. It keeps what it has, as such a
+// session keeps its locks.
+func (w *worker) isDeserted() bool {
+	return !w.session.standalone && (w.session.incarnation == nil || w.isLeft())
+}
+
+// isLeft reports whether the session was attached to another process since the worker has joined.
+func (w *worker) isLeft() bool { return w.session.claimable(w.joined) }
+
 // takes reports whether shards can be assigned to the worker.
-func (w *worker) takes() bool { return w.isLive() && !w.leaving }
+func (w *worker) takes() bool { return w.isLive() && !w.leaving && !w.isDeserted() }
 
 // waits reports whether the shards of an ended worker wait for another one.
 func (w *worker) waits() bool { return !w.isLive() && !w.expired }

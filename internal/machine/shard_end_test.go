@@ -64,34 +64,78 @@ func TestShards_LastEndsInPortions(t *testing.T) {
 	d.wantHas("none")
 }
 
-// A session that is attached to another process keeps its shards for the next worker of that process.
-func TestShards_Attached(t *testing.T) {
-	d := newShardDriver(t)
-	open := openCommand(makeID("lasting"), 0, 0)
-	open.GetOpenSession().Name = "lasting"
-	d.want(wire.Code_OK, d.do(open))
-	d.do(joinCommand("s", 4, "lasting", 1, 1, 0), joinCommand("s", 4, "a", 1, 1, 0))
-	d.wantHas("lasting: 1 3; a: 0 2")
-	d.want(wire.Code_OK, d.do(joinCommand("s", 4, "lasting", 2, 1, 0))) // another handle of the same process
-	if n := d.move(); n != 1 {
-		t.Errorf("%d moved", n)
-	}
-	before := d.has("s")
+// restartProcess registers the member's next process, and attaches the session to it.
+func (d *shardDriver) restartProcess(boot uint64, attach string) {
+	d.tb.Helper()
 	register := registerCommand(1, MaxTTL)
-	register.GetRegister().Boot, register.GetRegister().FeatureLevel = 3, wire.LevelShards
+	register.GetRegister().Boot, register.GetRegister().FeatureLevel = boot, wire.LevelShards
 	token := makeID("token")
 	register.GetRegister().Tokens = [][]byte{token[:]}
-	d.inc, d.seq = wire.ID{3}, 0
+	d.inc, d.seq = wire.ID{byte(boot)}, 0
 	d.want(wire.Code_OK, d.do(register))
-	lasting := makeID("lasting")
-	d.want(wire.Code_OK, d.do(&wire.Command{Op: &wire.Command_AttachSession{AttachSession: &wire.AttachSession{Id: lasting[:]}}}))
-	fence := Ask[*ShardsView](d.m, ShardsQuery{"s"}).Shards[1].Fence
-	d.want(wire.Code_OK, d.do(joinCommand("s", 4, "lasting", 9, 1, 0)))
-	after := Ask[*ShardsView](d.m, ShardsQuery{"s"})
-	if after.Workers[0].Handle != 9 || after.Shards[1].Fence <= fence {
-		t.Errorf("%+v, it had %d", after, fence)
+	for _, name := range []string{"a", "b"} {
+		d.open(name+"2", name, 0)
 	}
-	t.Log(before, "->", d.has("s"))
+	if attach != "" {
+		id := makeID(attach)
+		d.want(wire.Code_OK, d.do(&wire.Command{Op: &wire.Command_AttachSession{AttachSession: &wire.AttachSession{Id: id[:]}}}))
+	}
+}
+
+// openLasting opens a session without a TTL.
+func (d *shardDriver) openLasting(name string) {
+	d.tb.Helper()
+	open := openCommand(makeID(name), 0, 0)
+	open.GetOpenSession().Name = name
+	d.want(wire.Code_OK, d.do(open))
+}
+
+// A session that outlives its process keeps its shards for the next worker of the process that attaches it, and gets no others before.
+func TestShards_Attached(t *testing.T) {
+	d := newShardDriver(t)
+	d.openLasting("lasting")
+	d.do(joinCommand("s", 6, "lasting", 1, 1, 0), joinCommand("s", 6, "a", 1, 1, 0))
+	d.wantHas("lasting: 1 3 5; a: 0 2 4")
+	d.do(joinCommand("s", 6, "b", 1, 1, 0))
+	d.wantHas("lasting: 1 3 5!; a: 0 2 4!; b:")
+	d.restartProcess(3, "")
+	d.wantHas("lasting: 1 3 5; a:")
+	d.do(joinCommand("s", 6, "a2", 1, 1, 0))
+	d.wantHas("lasting: 1 3 5; a: 0 2 4")
+	d.restartProcess(4, "lasting")
+	d.wantHas("lasting: 1 3 5; a:")
+	fence := Ask[*ShardsView](d.m, ShardsQuery{"s"}).Shards[1].Fence
+	d.want(wire.Code_OK, d.do(joinCommand("s", 6, "lasting", 9, 1, 0)))
+	d.wantHas("lasting: 0 1 2 3 4 5")
+	if v := Ask[*ShardsView](d.m, ShardsQuery{"s"}); v.Workers[0].Handle != 9 || v.Shards[1].Fence <= fence {
+		t.Errorf("%+v, it had %d", v, fence)
+	}
+}
+
+// What a worker was to release whose process has ended is free when its session is attached.
+func TestShards_AttachedWhileLeaving(t *testing.T) {
+	d := newShardDriver(t)
+	d.openLasting("lasting")
+	d.do(joinCommand("s", 2, "lasting", 1, 1, 0), joinCommand("s", 2, "lasting", 2, 1, 0))
+	d.do(leaveCommand("s", "lasting", 1))
+	d.do(resizeShardsCommand("s", 3))
+	d.restartProcess(3, "")
+	d.want(wire.Code_OK, d.do(joinCommand("s", 3, "a2", 1, 1, 0)))
+	d.wantHas("lasting: 1!; lasting: 0!; a:")
+	d.restartProcess(4, "lasting")
+	d.want(wire.Code_OK, d.do(joinCommand("s", 3, "a2", 1, 1, 0)))
+	d.wantHas("a: 0 1 2")
+}
+
+// A change of the number of shards takes them from workers whose process has ended, once their session is attached.
+func TestShards_ResizeAttached(t *testing.T) {
+	d := newShardDriver(t)
+	d.openLasting("lasting")
+	d.do(joinCommand("s", 2, "lasting", 1, 1, 0))
+	d.restartProcess(3, "lasting")
+	d.wantHas("lasting: 0 1")
+	d.do(resizeShardsCommand("s", 3))
+	d.wantHas("none")
 }
 
 // Some of what a worker does not have any more is released by none: neither what it has under another fence, nor what others have.

@@ -52,3 +52,24 @@ func (x sharding) endWaits() {
 		x.touch(w.set)
 	}
 }
+
+// unbound has no more shards assigned to the workers of a session whose process has ended, and which lives on.
+func (x sharding) unbound(s *session) {
+	for w := range s.workers.All(&x.visits) {
+		x.stay(w)
+		x.changedAll(w.set)
+		x.touch(w.set)
+	}
+}
+
+// attached has the workers of the session's former process wait for those of the next one, but for those that were leaving: none can release what
+// they have.
+func (x sharding) attached(s *session) {
+	for w := range s.workers.All(&x.visits) {
+		if w.leaving {
+			x.dismiss(w)
+		}
+		x.changedAll(w.set)
+		x.touch(w.set)
+	}
+}

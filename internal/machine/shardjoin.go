@@ -105,7 +105,7 @@ func (set *shardSet) former(s *session) *worker {
 	for _, w := range set.workers {
 		switch {
 		case w.leaving:
-		case w.isLive() && w.session == s && s.claimable(w.joined),
+		case w.isLive() && w.session == s && w.isLeft(),
 			!w.isLive() && w.name == s.name && (w.name != "" || w.member == s.member):
 			return w
 		}
@@ -224,7 +224,7 @@ func (x sharding) workerOf(set string, session []byte, handle uint64) (*worker, 
 	return w, nil
 }
 
-// dismiss has a worker leave. What it was not granted yet has no owner from now on; an ended one waits for none of its name.
+// dismiss has a worker leave. What it was not granted yet, or what none can release, has no owner from now on; an ended one waits for none of its name.
 func (x sharding) dismiss(w *worker) {
 	w.leaving = true
 	x.dirty.put(w.key(), w)
@@ -241,7 +241,7 @@ func (x sharding) dismiss(w *worker) {
 		return
 	}
 	for i := range w.set.shards {
-		if sh := &w.set.shards[i]; sh.owner == w && !sh.isClaimed() {
+		if sh := &w.set.shards[i]; sh.owner == w && (!sh.isClaimed() || w.isLeft()) {
 			x.vacate(w.set, uint32(i), w.delay)
 		}
 	}

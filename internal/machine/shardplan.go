@@ -160,7 +160,7 @@ func (p *shardPlan) grant(number uint32, w *worker) bool {
 	return true
 }
 
-// divide decides how many shards each worker gets. Those that wait for a worker of a name count for none.
+// divide decides how many shards each worker gets. Those that wait for a worker of a name, and those of a process that has ended, count for none.
 func (p *shardPlan) divide() {
 	n := int(p.set.count)
 	p.shares = make(map[*worker]*quota.Party)
@@ -170,7 +170,7 @@ func (p *shardPlan) divide() {
 		case w.takes():
 			p.shares[w] = &quota.Party{Weight: int(w.capacity), Has: w.shards - w.moving}
 			parties = append(parties, p.shares[w])
-		case w.waits():
+		case w.waits(), w.isLive() && w.isDeserted():
 			n -= w.shards
 		}
 	}
