@@ -154,7 +154,7 @@ func (ld shardLoader) linkWorker(w *worker, session []byte) error {
 		return errShape
 	case s == nil:
 		return errLoose
-	case set.find(s, w.handle) != nil:
+	case !s.claimable(w.joined) && set.find(s, w.handle) != nil:
 		return errTwice
 	}
 	w.session = s

@@ -90,13 +90,14 @@ func (sh *shard) isClaimed() bool {
 // isFree reports whether nothing but a lock-delay is in the way of a grant.
 func (sh *shard) isFree() bool { return sh.owner == nil || sh.owner.expired }
 
-// find returns the worker that is the handle of the session, or nil.
+// find returns the worker that is the handle of the session, or nil. That of an earlier process of an attached session is none of this one,
+// whose handles have the same numbers.
 func (set *shardSet) find(s *session, handle uint64) *worker {
 	if set == nil {
 		return nil
 	}
 	for _, w := range set.workers {
-		if w.session == s && w.handle == handle {
+		if w.session == s && w.handle == handle && !w.isLeft() {
 			return w
 		}
 	}

@@ -112,6 +112,27 @@ func TestShards_Attached(t *testing.T) {
 	}
 }
 
+// A handle of the process that attaches a session is not that of the former process with the same number, which may still work: it gets what that
+// had under fences of its own.
+func TestShards_AttachedSameHandle(t *testing.T) {
+	d := newShardDriver(t)
+	d.openLasting("lasting")
+	d.do(joinCommand("s", 2, "lasting", 1, 1, 0))
+	fence := Ask[*ShardsView](d.m, ShardsQuery{"s"}).Shards[1].Fence
+	d.restartProcess(3, "lasting")
+	d.want(wire.Code_NOT_HELD, d.do(d.release("s", "lasting", 1, false, 1)))
+	d.want(wire.Code_NOT_HELD, d.do(leaveCommand("s", "lasting", 1)))
+	d.want(wire.Code_OK, d.do(joinCommand("s", 2, "lasting", 1, 1, 0)))
+	d.wantHas("lasting: 0 1")
+	if v := Ask[*ShardsView](d.m, ShardsQuery{"s"}); v.Shards[1].Fence <= fence {
+		t.Errorf("fence %d after %d", v.Shards[1].Fence, fence)
+	}
+	d.do(joinCommand("s", 2, "lasting", 2, 1, 0))
+	d.restartProcess(4, "lasting")
+	d.want(wire.Code_OK, d.do(joinCommand("s", 2, "lasting", 2, 1, 0))) // in the place of the first; the second has the same handle
+	d.wantHas("lasting: 0 1; lasting:")
+}
+
 // What a worker was to release whose process has ended is free when its session is attached.
 func TestShards_AttachedWhileLeaving(t *testing.T) {
 	d := newShardDriver(t)
