@@ -47,6 +47,16 @@ func TestShards_LastEnds(t *testing.T) {
 	}
 }
 
+// A set ends with the last worker that has not expired, although others have left shards.
+func TestShards_LastLeaves(t *testing.T) {
+	d := newShardDriver(t)
+	d.do(joinCommand("s", 2, "a", 1, 1, 0), joinCommand("s", 2, "b", 1, 1, 0))
+	d.wantHas("a: 1; b: 0")
+	d.do(leaveCommand("s", "a", 1), closeCommand(makeID("b")))
+	d.want(wire.Code_OK, d.do(d.release("s", "a", 1, false, 1)))
+	d.wantHas("none")
+}
+
 // What the last worker has left is freed in portions.
 func TestShards_LastEndsInPortions(t *testing.T) {
 	d := newShardDriver(t)

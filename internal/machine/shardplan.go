@@ -39,7 +39,8 @@ func (p *shardPlan) make() {
 	p.removeIdle()
 	if freed {
 		p.assign()
-		p.removeIdle() // also those whose last shard went to another
+		p.freeExpired() // if those that have left were the last others
+		p.removeIdle()  // also those whose last shard went to another
 	}
 	if len(p.set.workers) == 0 && p.set.delayed == 0 {
 		p.shardSets.remove(p.set)
