@@ -38,7 +38,8 @@ func (r *Model) readable(data []byte) []byte {
 		if size < 0 {
 			return data
 		}
-		if (r.Level >= 4 || number != 23 && number != 24) && (r.Level >= 5 || number != 25 && number != 26) && (r.Level >= 7 || !slices.Contains([]protowire.Number{27, 28, 29, 30, 31}, number)) && (r.Level >= 8 || number != 32 && number != 33) {
+		if (r.Level >= 4 || number != 23 && number != 24) && (r.Level >= 5 || number != 25 && number != 26) && (r.Level >= 7 || !slices.Contains([]protowire.Number{27, 28, 29, 30, 31}, number)) && (r.Level >= 8 || number != 32 && number != 33) &&
+			(r.Level >= 9 || number < 34 || number > 37) {
 			fields = append(fields, rest[:size])
 		}
 		rest = rest[size:]

@@ -42,7 +42,7 @@ func (r *Model) releaseDead() {
 
 // releaseOne releases one thing, unless there is none: a queue place by arrival, a
 // set that waits by arrival, a lock or a run by fence, an election by fence, permits by fence, a share by number, a set by fence,
-// a key by name.
+// a worker of shards by fence, a key by name.
 func (r *Model) releaseOne(d *dead) bool {
 	mine := r.places(func(p Place) bool { return p.Session == d.s.ID })
 	slices.SortStableFunc(mine, func(a, b Place) int { return cmp.Compare(min(1, a.names()), min(1, b.names())) })
@@ -63,7 +63,7 @@ func (r *Model) releaseOne(d *dead) bool {
 			return true
 		}
 	}
-	return r.releasePermitOf(d) || sharing{r}.releaseOf(d) || sets{r}.releaseOf(d) || r.releaseKeyOf(d)
+	return r.releasePermitOf(d) || sharing{r}.releaseOf(d) || sets{r}.releaseOf(d) || shards{r}.releaseOf(d) || r.releaseKeyOf(d)
 }
 
 // lose releases a lock of the ended session.
@@ -175,6 +175,7 @@ func (r *Model) endDelay() bool {
 		consider(l.until, l.key(), func() { l.until = 0; sharing{r}.serve(l) })
 	}
 	sharing{r}.considerDelays(consider)
+	shards{r}.considerDelays(consider)
 	for _, s := range r.Semaphores {
 		for _, p := range s.Permits {
 			consider(p.until, "p"+s.Name+"\x00"+string(binary.BigEndian.AppendUint64(nil, p.Fence)), func() { r.putBack(s, p.Fence, 0) })

@@ -61,6 +61,18 @@ const (
 	MinKeep      = second / 1000
 	MaxKeep      = 3653 * 24 * 60 * 60 * second
 
+	MaxShards         = 4_096 // of one set
+	MaxCapacity       = 1_024
+	MaxSettle         = 24 * 60 * 60 * second
+	MaxShardSets      = 1_024
+	MaxAllShards      = 65_536
+	MaxShardWorkers   = 1_024 // of one set
+	MaxReleasedShards = 1_024 // by one command
+	MaxMoves          = 16    // of one set at a time
+
+	ReservedShardSets = 64
+	ReservedShards    = 8_192
+
 	ReservedJobs     = 1_024
 	ReservedJobBytes = 16 << 20
 

@@ -29,6 +29,7 @@ type Model struct {
 	Waiting      []*Set  // those that wait, by arrival
 	Semaphores   []*Semaphore
 	Jobs         []*Job
+	ShardSets    []*ShardSet
 	Split        int // things that one entry releases; 0: MaxReleased
 
 	// Bytes of outcomes that are not acknowledged: of one process, of all clients or members,
@@ -47,7 +48,7 @@ type Model struct {
 	// Jobs, and the bytes of what is retained of them. 0: the limits.
 	MostJobs, MostJobBytes int
 
-	Reached map[string]int // what has happened to jobs, how often; nil: it is not counted
+	Reached map[string]int // what has happened to jobs and shards, how often; nil: it is not counted
 
 	searched    map[bool]int // by those of the present entry, for clients or not
 	touched     map[bool]int // likewise
@@ -69,6 +70,9 @@ type Model struct {
 	ended    []fact.Ended
 	recalls  []fact.Recall
 	leaders  []fact.LeaderChange
+
+	shardChanges []fact.ShardChange
+	shardGrants  int // of shards that the present entry may still make
 }
 
 // Incarnation is one process of a member, or a client.
@@ -119,13 +123,14 @@ type Place struct {
 // Changes, and its replies have no details for people.
 func (r *Model) Apply(index, term uint64, b *wire.Batch) fact.Result {
 	r.index, r.term = index, term
-	r.outcomes, r.ended, r.leaders, r.keys.changed, r.recalls = nil, nil, nil, nil, nil
-	if b == nil {
-		r.startTerm()
-		return fact.Result{}
-	}
+	r.outcomes, r.ended, r.leaders, r.keys.changed, r.recalls, r.shardChanges = nil, nil, nil, nil, nil, nil
 	if r.quota = r.Split; r.quota == 0 {
 		r.quota = MaxReleased
+	}
+	if b == nil {
+		r.startTerm()
+		shards{r}.plan()
+		return fact.Result{Shards: r.shardChanges}
 	}
 	r.grants, r.searched, r.touched = min(r.quota, MaxGrants), map[bool]int{}, map[bool]int{}
 	r.Now = max(r.Now, b.Time)
@@ -138,7 +143,8 @@ func (r *Model) Apply(index, term uint64, b *wire.Batch) fact.Result {
 			}
 		}
 	}
-	return fact.Result{Outcomes: r.outcomes, Ended: r.ended, Keys: r.keys.changed, Leaders: r.leaders, Recalls: r.recalls}
+	shards{r}.plan()
+	return fact.Result{Outcomes: r.outcomes, Ended: r.ended, Keys: r.keys.changed, Leaders: r.leaders, Recalls: r.recalls, Shards: r.shardChanges}
 }
 
 func (r *Model) startTerm() {
@@ -187,6 +193,9 @@ func (r *Model) fire() {
 	for r.quota > 0 && (bounding{r}).end() {
 	}
 	for r.quota > 0 && r.endDelay() {
+		r.quota--
+	}
+	for r.quota > 0 && (shards{r}).endWorker() {
 		r.quota--
 	}
 	sharing{r}.goOn()
@@ -349,7 +358,7 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 	case *wire.Command_Downgrade:
 		return sharing{r}.downgrade(op.Downgrade)
 	}
-	return jobs{r}.command(t, c)
+	return shards{r}.command(t, c)
 }
 
 // final is the last outcome of a ticket; it replaces the stored one, if any.

@@ -74,7 +74,7 @@ func (r *Model) barred(t wire.Ticket, data []byte) bool {
 		return false
 	}
 	if c.GetRenew() == nil && c.GetRenewClients() == nil && c.GetRenewSession() == nil && c.GetCloseSession() == nil &&
-		c.GetUnlock() == nil && c.GetDowngrade() == nil && c.GetExtend() == nil && c.GetUnlockSet() == nil && c.GetEndRun() == nil && c.GetRelease() == nil && c.GetWithdraw() == nil {
+		c.GetUnlock() == nil && c.GetDowngrade() == nil && c.GetExtend() == nil && c.GetUnlockSet() == nil && c.GetEndRun() == nil && c.GetLeaveShards() == nil && c.GetReleaseShards() == nil && c.GetRelease() == nil && c.GetWithdraw() == nil {
 		limit -= limit / 4
 	}
 	return inc.kept(t.Seq) >= limit

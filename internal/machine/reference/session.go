@@ -115,6 +115,7 @@ func (r *Model) drop(id wire.ID, why fact.Cause) {
 	for _, s := range r.bound(id) {
 		s.Incarnation = wire.ID{}
 		r.ended = append(r.ended, fact.Ended{Incarnation: id, Session: s.ID, Unbound: true, Outcomes: len(r.outcomes)})
+		shards{r}.unbound(s.ID)
 	}
 	if inc := r.Incarnation(id); inc.Client {
 		r.retire(id, inc.until)
@@ -179,6 +180,7 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 			}
 		}
 	}
+	shards{r}.attached(s.ID)
 	return r.opened(s)
 }
 
@@ -234,6 +236,7 @@ func (r *Model) kill(ending []*Session, why fact.Cause) {
 			d.until = later(r.Now, s.delay)
 		}
 		r.dead = append(r.dead, d)
+		shards{r}.ended(s.ID)
 	}
 }
 
@@ -263,7 +266,7 @@ func (r *Model) heldBy(id wire.ID) (n int) {
 			n++
 		}
 	}
-	return n
+	return n + shards{r}.held(id)
 }
 
 // places returns the queue places that are meant, by arrival.
