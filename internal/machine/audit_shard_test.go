@@ -18,6 +18,9 @@ func (a *auditor) shardSets() {
 	if all != a.m.shardSets.all || all > MaxAllShards+ReservedShards {
 		a.fail("%d shards, and %d are counted", all, a.m.shardSets.all)
 	}
+	if workers != a.m.shardSets.workers {
+		a.fail("%d workers, and %d are counted", workers, a.m.shardSets.workers)
+	}
 	for _, s := range a.m.sessions {
 		last := uint64(0)
 		for w := s.workers.First(); w != nil; w = w.inSession.Next() {
@@ -73,7 +76,7 @@ func (a *auditor) shardsOf(set *shardSet, sharded map[*session]int) {
 			a.fail("set %q: worker %d is not where it belongs", set.name, w.number)
 		case w.shards != has[w] || w.moving != moving[w]:
 			a.fail("set %q: worker %d counts %d shards and %d to move, and has %d and %d", set.name, w.number, w.shards, w.moving, has[w], moving[w])
-		case w.shards == 0 && (w.leaving || w.expired):
+		case w.isIdle():
 			a.fail("set %q: worker %d has no reason to be there", set.name, w.number)
 		case (w.ends() != 0) != (w.at != 0) || w.expired && (w.session != nil || w.delay != 0):
 			a.fail("set %q: worker %d waits until %d, and is listed: %t", set.name, w.number, w.ends(), w.at != 0)

@@ -66,14 +66,16 @@ const (
 	MaxJobs     = 16_384
 	MaxJobBytes = 128 << 20 // what all retain; see jobBytes
 
-	MaxShards         = 4_096  // of one set
-	MaxShardSets      = 1_024  // of shards
-	MaxAllShards      = 65_536 // of all sets
-	MaxShardWorkers   = 1_024  // of one set, those that have ended and are waited for included
-	MaxCapacity       = 1_024  // of a worker
-	MaxSettle         = 24 * 60 * 60 * second
-	MaxMoves          = 16    // shards of one set that are to move at a time
-	MaxReleasedShards = 1_024 // that one command releases
+	MaxShards       = 4_096  // of one set
+	MaxShardSets    = 1_024  // of shards
+	MaxAllShards    = 65_536 // of all sets
+	MaxShardWorkers = 1_024  // of one set, those that have ended and are waited for included
+	MaxCapacity     = 1_024  // of a worker
+
+	MaxAllShardWorkers = 16_384 // of all sets
+	MaxSettle          = 24 * 60 * 60 * second
+	MaxMoves           = 16    // shards of one set that are to move at a time
+	MaxReleasedShards  = 1_024 // that one command releases
 
 	MaxValue      = 512 << 10 // bytes, of a key's value
 	MaxOps        = 128       // operations of one Write
@@ -92,6 +94,8 @@ const (
 	ReservedJobBytes   = 16 << 20
 	ReservedShardSets  = 64
 	ReservedShards     = 8_192
+
+	ReservedShardWorkers = 1_024
 
 	maxFences = 1<<48 - 1 // the counter's bits in a fence
 	maxEpoch  = 1<<16 - 1

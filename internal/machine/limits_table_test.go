@@ -33,7 +33,7 @@ func TestLimit_ClassesOfUsers(t *testing.T) {
 		"MaxPlaces": byEach, "MaxQueued": byEach, "MaxInFlight": byEach, "MaxOutcomeBytes": byEach, "MaxClientSessions": byEach,
 		"MaxSet": byRequest, "MaxPassed": byRequest, "MaxSearched": byRequest, "MaxAllSearched": countedApart, "MaxTouched": countedApart,
 		"MaxSessions": countedApart, "MaxChecks": countedApart, "MaxAllOutcomeBytes": countedApart,
-		"MaxAllSessions": partReserved, "MaxCandidates": partReserved, "MaxResized": partReserved, "MaxKeys": partReserved, "MaxKeyBytes": partReserved, "MaxJobs": partReserved, "MaxJobBytes": partReserved, "MaxShardSets": partReserved, "MaxAllShards": partReserved,
+		"MaxAllSessions": partReserved, "MaxCandidates": partReserved, "MaxResized": partReserved, "MaxKeys": partReserved, "MaxKeyBytes": partReserved, "MaxJobs": partReserved, "MaxJobBytes": partReserved, "MaxShardSets": partReserved, "MaxAllShards": partReserved, "MaxAllShardWorkers": partReserved,
 		"MaxIncarnations": ofOneClass, // members
 		"MaxStandalone":   ofOneClass, // sessions that members create
 		"MaxClients":      ofOneClass, // clients; hosts share it: cluster/client_registrations.go

@@ -119,6 +119,7 @@ func (ld shardLoader) linkWorkers() error {
 			return fmt.Errorf("worker %d of %q: %w", w.number, p.at, err)
 		}
 		w.set.workers = append(w.set.workers, w)
+		m.shardSets.workers++
 		if w.ends() != 0 {
 			m.shardSets.times.Push(w)
 		}
@@ -140,7 +141,7 @@ func (ld shardLoader) linkWorker(w *worker, session []byte) error {
 	switch {
 	case !(sharding{m}).hasShards(), w.number > set.joins, w.joined > m.fence():
 		return errRange
-	case len(set.workers) >= MaxShardWorkers:
+	case len(set.workers) >= MaxShardWorkers, m.shardSets.workers >= MaxAllShardWorkers+ReservedShardWorkers:
 		return errRange
 	case len(set.workers) > 0 && set.workers[len(set.workers)-1].number >= w.number:
 		return errTwice
@@ -210,7 +211,7 @@ func (ld shardLoader) check() error {
 		busy, idle := set.delayed > 0, len(set.workers) == 0 && set.delayed == 0
 		for _, w := range set.workers {
 			busy = busy || w.shards > 0
-			if idle = idle || w.shards == 0 && (w.leaving || w.expired); w.moving > 0 && w.session == nil {
+			if idle = idle || w.isIdle(); w.moving > 0 && w.session == nil {
 				return fmt.Errorf("worker %d of %q: %w", w.number, name, errRange)
 			}
 		}

@@ -74,6 +74,11 @@ func (w *worker) takes() bool { return w.isLive() && !w.leaving && !w.isDeserted
 // waits reports whether the shards of an ended worker wait for another one.
 func (w *worker) waits() bool { return !w.isLive() && !w.expired }
 
+// isIdle reports that there is no reason for the worker to exist.
+func (w *worker) isIdle() bool {
+	return w.shards == 0 && (w.expired || w.leaving || w.isLive() && w.isLeft())
+}
+
 // ends is when the worker's lock-delay ends, or what it has goes to others.
 func (w *worker) ends() int64 {
 	if w.session != nil {
@@ -127,11 +132,12 @@ func (set *shardSet) size() int { return int(max(set.count, set.next)) }
 
 // shardSets holds the sets of shards.
 type shardSets struct {
-	byName map[string]*shardSet
-	index  ordered.Index[shardSet]
-	all    int                     // shards
-	due    ordered.Heap[*shardSet] // to be planned
-	times  ordered.Heap[*worker]   // those whose time comes
+	byName  map[string]*shardSet
+	index   ordered.Index[shardSet]
+	all     int // shards
+	workers int
+	due     ordered.Heap[*shardSet] // to be planned
+	times   ordered.Heap[*worker]   // those whose time comes
 }
 
 func newShardSets(v *ordered.Visits) shardSets {

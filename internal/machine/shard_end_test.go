@@ -139,8 +139,25 @@ func TestShards_AttachedSameHandle(t *testing.T) {
 	}
 	d.do(joinCommand("s", 2, "lasting", 2, 1, 0))
 	d.restartProcess(4, "lasting")
-	d.want(wire.Code_OK, d.do(joinCommand("s", 2, "lasting", 2, 1, 0))) // in the place of the first; the second has the same handle
-	d.wantHas("lasting: 0 1; lasting:")
+	d.want(wire.Code_OK, d.do(joinCommand("s", 2, "lasting", 2, 1, 0))) // in the place of the first; the second, which had nothing, is not there any more
+	d.wantHas("lasting: 0 1")
+}
+
+// The process that attaches a session takes what that has, rather than what another of its name has left.
+func TestShards_AttachedBesideEnded(t *testing.T) {
+	d := newShardDriver(t)
+	d.open("first", "lasting", 0)
+	d.openLasting("lasting")
+	d.do(joinCommand("s", 2, "first", 1, 1, 30*second), joinCommand("s", 2, "lasting", 1, 1, 0))
+	d.wantHas("lasting: 1; lasting: 0")
+	d.do(closeCommand(makeID("first")))
+	d.restartProcess(3, "lasting")
+	d.wantHas("lasting: (1); lasting: 0")
+	d.do(joinCommand("s", 2, "lasting", 1, 1, 0)) // the handle has the number that one of the former process had
+	d.wantHas("lasting: (1); lasting: 0")
+	if v := Ask[*ShardsView](d.m, ShardsQuery{"s"}); !v.Workers[1].Live || d.m.fence() != v.Shards[0].Fence {
+		t.Errorf("%+v", v)
+	}
 }
 
 // What a worker was to release whose process has ended is free when its session is attached.

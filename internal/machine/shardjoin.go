@@ -31,7 +31,7 @@ func (x sharding) join(c *wire.JoinShards) *wire.Reply {
 	case set.find(s, c.Handle) != nil:
 		return x.counts(wire.Code_OK, set)
 	}
-	former := set.former(s)
+	former := x.former(set, s)
 	if changes {
 		former = nil // all that are there leave
 	}
@@ -96,17 +96,19 @@ func (x sharding) counts(code wire.Code, set *shardSet) *wire.Reply {
 	return r
 }
 
-// former returns the worker whose place one of the session takes, or nil: one of the same name that has ended, or that an earlier process of
-// the session has left.
-func (set *shardSet) former(s *session) *worker {
+// former returns the worker whose place one of the session takes, or nil: the first that an earlier process of the session has left, as that
+// session keeps its shards from others; or one of the same name that has ended.
+func (x sharding) former(set *shardSet, s *session) *worker {
 	if set == nil {
 		return nil
 	}
+	for w := range s.workers.All(&x.visits) {
+		if w.set == set && !w.leaving && w.isLeft() {
+			return w
+		}
+	}
 	for _, w := range set.workers {
-		switch {
-		case w.leaving:
-		case w.isLive() && w.session == s && w.isLeft(),
-			!w.isLive() && w.name == s.name && (w.name != "" || w.member == s.member):
+		if !w.leaving && !w.isLive() && w.name == s.name && (w.name != "" || w.member == s.member) {
 			return w
 		}
 	}
@@ -118,6 +120,8 @@ func (x sharding) mayAdd(set *shardSet, c *wire.JoinShards) *wire.Reply {
 	switch {
 	case set != nil && len(set.workers) >= MaxShardWorkers:
 		return x.refuse(wire.Code_BUSY, "the set of shards has too many workers")
+	case x.shardSets.workers >= x.limit(MaxAllShardWorkers, ReservedShardWorkers):
+		return x.refuse(wire.Code_BUSY, "the sets of shards of the group have too many workers")
 	case set == nil && len(x.shardSets.byName) >= x.limit(MaxShardSets, ReservedShardSets):
 		return x.refuse(wire.Code_BUSY, "too many sets of shards in the group")
 	}
@@ -140,6 +144,7 @@ func (x sharding) mayCount(set *shardSet, count uint32) *wire.Reply {
 func (x sharding) employ(set *shardSet, w *worker, s *session, c *wire.JoinShards) {
 	if w == nil {
 		set.joins++
+		x.shardSets.workers++
 		w = &worker{set: set, number: set.joins}
 		set.workers = append(set.workers, w)
 		x.dirty.put(set.key(), set)

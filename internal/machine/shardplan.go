@@ -84,8 +84,9 @@ func (p *shardPlan) freeExpired() bool {
 // removeIdle removes the workers that get no shards and have none.
 func (p *shardPlan) removeIdle() {
 	p.set.workers = slices.DeleteFunc(p.set.workers, func(w *worker) bool {
-		idle := w.shards == 0 && (w.expired || w.leaving)
+		idle := w.isIdle()
 		if idle {
+			p.shardSets.workers--
 			if w.ends() != 0 {
 				p.shardSets.times.Remove(w)
 			}
@@ -211,14 +212,10 @@ func (p *shardPlan) poorest() (poorest *worker) {
 }
 
 // richest returns the worker that has most shards too many, and one that can move, of equal ones the first, or nil.
-func (p *shardPlan) richest() (richest *worker) {
+func (p *shardPlan) richest(movable map[*worker][]uint32) (richest *worker) {
 	most := 1
 	for _, w := range slices.Backward(p.set.workers) {
-		party := p.shares[w]
-		if party == nil || party.Has-party.Gets < most {
-			continue
-		}
-		if _, found := p.movable(w); found {
+		if party := p.shares[w]; party != nil && party.Has-party.Gets >= most && len(movable[w]) > 0 {
 			richest, most = w, party.Has-party.Gets
 		}
 	}
@@ -232,20 +229,28 @@ func (p *shardPlan) isWaiting() bool {
 
 // recall asks the workers that have too many shards to release some, a few at a time.
 func (p *shardPlan) recall() {
-	moving := 0
+	moving, most := 0, 0
 	for _, w := range p.set.workers {
 		if !w.leaving {
 			moving += w.moving
 		}
+		if party := p.shares[w]; party != nil {
+			most = max(most, party.Has-party.Gets)
+		}
 	}
+	if most == 0 {
+		return
+	}
+	movable := p.movable()
 	for ; moving < MaxMoves; moving++ {
-		w := p.richest()
+		w := p.richest(movable)
 		if w == nil {
 			return
 		}
-		number, _ := p.movable(w)
-		sh := &p.set.shards[number]
-		sh.moving = true
+		last := len(movable[w]) - 1
+		number := movable[w][last]
+		movable[w] = movable[w][:last]
+		p.set.shards[number].moving = true
 		w.moving++
 		p.shares[w].Has--
 		p.record(p.set, number)
@@ -253,12 +258,14 @@ func (p *shardPlan) recall() {
 	}
 }
 
-// movable returns the last of the worker's shards that it works on and that is not to move yet.
-func (p *shardPlan) movable(w *worker) (number uint32, found bool) {
-	for i := len(p.set.shards) - 1; i >= 0; i-- {
-		if sh := &p.set.shards[i]; sh.owner == w && sh.isClaimed() && !sh.moving {
-			return uint32(i), true
+// movable returns the shards that workers work on and that are not to move yet.
+func (p *shardPlan) movable() map[*worker][]uint32 {
+	movable := make(map[*worker][]uint32)
+	p.each(func(number uint32, sh *shard) bool {
+		if sh.isClaimed() && !sh.moving {
+			movable[sh.owner] = append(movable[sh.owner], number)
 		}
-	}
-	return 0, false
+		return true
+	})
+	return movable
 }
