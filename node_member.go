@@ -53,7 +53,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 				n.history.sessionEnded(e)
 				n.client.SessionEnded(e)
 			},
-			Changed:  n.client.Changed,
+			Changed: n.client.Changed, ShardsChanged: n.client.ShardsChanged,
 			Recalled: n.client.Recalled,
 			Woke:     n.client.Woke,
 			Ticked:   func(m cluster.Machine) { n.ticked(m.(*machine.Machine)) },
@@ -126,6 +126,10 @@ func (g group) Renew(size int, encode func() []byte, c client.Call) {
 
 func (g group) Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
 	return g.client.FollowKeys(ctx, prefix, after, yield)
+}
+
+func (g group) FollowShards(ctx context.Context, set string, yield func(client.ShardsUpdate) bool) error {
+	return g.client.FollowShards(ctx, set, yield)
 }
 
 func (g group) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {

@@ -62,6 +62,8 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer clients.Answer
 		return n.serveWatch(ctx, r, answer)
 	case remote.KindObserve:
 		return n.serveObserve(ctx, r, answer)
+	case remote.KindShards:
+		return serveShards(ctx, n.client, r, answer)
 	case kindStatus:
 		return json.NewEncoder(answer).Encode(n.Status())
 	case kindHealth:
@@ -140,6 +142,22 @@ func (n *Node) serveObserve(ctx context.Context, r *wire.Request, answer io.Writ
 	var failed error
 	err := n.client.Observe(ctx, string(r.GetBody()), func(l *fact.Leader) bool {
 		failed = leaders.Encode(remote.Observed{Leader: l})
+		return failed == nil
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+func serveShards(ctx context.Context, c *client.Client, r *wire.Request, answer io.Writer) error {
+	if err := validName(string(r.GetBody())); err != nil {
+		return err
+	}
+	updates := json.NewEncoder(answer)
+	var failed error
+	err := c.FollowShards(ctx, string(r.GetBody()), func(u client.ShardsUpdate) bool {
+		failed = updates.Encode(u)
 		return failed == nil
 	})
 	if failed != nil {

@@ -51,6 +51,7 @@ type Notification struct {
 	Keys    []fact.KeyChange
 	Leaders []fact.LeaderChange
 	Recalls []fact.Recall
+	Shards  []fact.ShardChange
 	Listed  bool // see fact.Result
 	Call    Call // nil, and none of the above: Ended
 	Ticket  wire.Ticket
@@ -62,7 +63,7 @@ type Notification struct {
 }
 
 func (n *Notification) isChange() bool {
-	return len(n.Keys)+len(n.Leaders)+len(n.Recalls) > 0 || n.Listed
+	return len(n.Keys)+len(n.Leaders)+len(n.Recalls)+len(n.Shards) > 0 || n.Listed
 }
 
 func (n *Notification) deliverChanges(d Driver) {
@@ -71,6 +72,9 @@ func (n *Notification) deliverChanges(d Driver) {
 	}
 	if len(n.Recalls) > 0 {
 		d.Recalled(n.Recalls)
+	}
+	if len(n.Shards) > 0 {
+		d.ShardsChanged(n.Shards)
 	}
 	if n.Listed {
 		d.ListsChanged()
@@ -106,6 +110,8 @@ type Driver interface {
 	ListsChanged()
 	// Recalled reports the recalls that one entry caused.
 	Recalled([]fact.Recall)
+	// ShardsChanged reports the changes of shards that one entry made.
+	ShardsChanged([]fact.ShardChange)
 	// Ended reports the end of a session.
 	Ended(fact.Ended)
 	// MembershipChanged reports a membership change.

@@ -34,10 +34,11 @@ func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 		return fact.Outcome{Ticket: t, Member: r.id, Reply: &wire.Reply{}, More: more}
 	}
 	leader := fact.LeaderChange{Election: "e", Leader: &fact.Leader{Fence: 1}}
+	shard := fact.ShardChange{Set: "s", Shard: 3}
 	recall := fact.Recall{Session: wire.ID{3}, Lock: "x", Handle: 1}
 	r.machine = scripted{r.machine, map[uint64]fact.Result{
 		5: {Keys: []fact.KeyChange{key(5), key(6)}, Outcomes: []fact.Outcome{outcome(t1, false)}},
-		6: {Recalls: []fact.Recall{recall}},
+		6: {Recalls: []fact.Recall{recall}, Shards: []fact.ShardChange{shard}},
 		7: {Leaders: []fact.LeaderChange{leader}, Outcomes: []fact.Outcome{outcome(t2, true), outcome(t2, false)},
 			Ended: []fact.Ended{{Session: wire.ID{3}, Outcomes: 1}, {Session: wire.ID{3}, Outcomes: 2}}},
 	}}
@@ -52,15 +53,15 @@ func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 			got = append(got, "keys")
 		case len(n.Leaders) == 1 && n.Leaders[0] == leader:
 			got = append(got, "leaders")
-		case len(n.Recalls) == 1 && n.Recalls[0] == recall:
-			got = append(got, "recall")
+		case len(n.Recalls) == 1 && n.Recalls[0] == recall && len(n.Shards) == 1 && n.Shards[0] == shard:
+			got = append(got, "recall, shard")
 		case n.Call != nil:
 			got = append(got, "outcome")
 		case n.Ended.Session == wire.ID{3}:
 			got = append(got, "ended")
 		}
 	}
-	if want := []string{"keys", "outcome", "recall", "leaders", "outcome", "ended", "outcome", "ended"}; !slices.Equal(got, want) {
+	if want := []string{"keys", "outcome", "recall, shard", "leaders", "outcome", "ended", "outcome", "ended"}; !slices.Equal(got, want) {
 		t.Fatalf("notifications %q, want %q", got, want)
 	}
 }
@@ -157,6 +158,7 @@ func (d *recorder) Changed(k []fact.KeyChange, l []fact.LeaderChange) {
 }
 func (d *recorder) ListsChanged()                            { d.note("lists changed") }
 func (d *recorder) Recalled(c []fact.Recall)                 { d.note("recalled %d", len(c)) }
+func (d *recorder) ShardsChanged(c []fact.ShardChange)       { d.note("%d shards", len(c)) }
 func (d *recorder) Ended(e fact.Ended)                       { d.note("ended %d", e.Session[0]) }
 func (d *recorder) MembershipChanged(conf *raftpb.ConfState) { d.note("voters %d", conf.GetVoters()) }
 func (d *recorder) LeaderChanged()                           { d.note("leader changed") }
@@ -192,6 +194,7 @@ func TestEffects_DeliveredInOrder(t *testing.T) {
 			{Call: call, Ticket: wire.Ticket{Seq: 1}, Reply: &wire.Reply{Fence: 8}, More: true},
 			{Keys: make([]fact.KeyChange, 2)},
 			{Leaders: make([]fact.LeaderChange, 1)},
+			{Shards: make([]fact.ShardChange, 3)},
 			{Ended: fact.Ended{Session: wire.ID{9}}},
 			{Call: call, Ticket: wire.Ticket{Seq: 2}, Reply: &wire.Reply{Fence: 7}},
 		},
@@ -201,7 +204,7 @@ func TestEffects_DeliveredInOrder(t *testing.T) {
 	e.Deliver(d)
 	want := []string{
 		"write 2", "send to 2", "send to 3", "forward to 5", "transfer 7 to 6", "digest of 7 to 2", "snapshot to 4", "progressed", "restored true",
-		"outcome 1, fence 8, more true", "2 keys, 0 leaders", "0 keys, 1 leaders", "ended 9", "outcome 2, fence 7, more false",
+		"outcome 1, fence 8, more true", "2 keys, 0 leaders", "0 keys, 1 leaders", "3 shards", "ended 9", "outcome 2, fence 7, more false",
 		"read true", "voters [1 2]", "leader changed",
 	}
 	if !slices.Equal(d.did, want) {

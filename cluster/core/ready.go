@@ -184,7 +184,9 @@ func (c *Core) apply(e *raftpb.Entry) error {
 // outcomes that follow from it: no caller is granted what another one of this process
 // believes to hold.
 func (c *Core) notify(result fact.Result) {
-	if n := (Notification{Keys: result.Keys, Leaders: result.Leaders, Recalls: result.Recalls, Listed: result.Listed}); n.isChange() {
+	if n := (Notification{
+		Keys: result.Keys, Leaders: result.Leaders, Recalls: result.Recalls, Shards: result.Shards, Listed: result.Listed,
+	}); n.isChange() {
 		c.out.Notifications = append(c.out.Notifications, n)
 	}
 	c.attachedClients.notifyRecalled(result.Recalls)

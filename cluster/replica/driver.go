@@ -88,6 +88,12 @@ func (d driver) Recalled(recalls []fact.Recall) {
 	}
 }
 
+func (d driver) ShardsChanged(shards []fact.ShardChange) {
+	if d.cfg.ShardsChanged != nil {
+		d.cfg.ShardsChanged(shards)
+	}
+}
+
 func (d driver) Ended(e fact.Ended) { d.cfg.Ended(e) }
 
 func (d driver) MembershipChanged(conf *raftpb.ConfState) {

@@ -93,6 +93,7 @@ type Callbacks struct {
 	Restored      func(Machine)
 	Changed       func(keys []fact.KeyChange, leaders []fact.LeaderChange) // by one entry; before its outcomes
 	Recalled      func([]fact.Recall)                                      // by one entry; nil: ignored
+	ShardsChanged func([]fact.ShardChange)                                 // by one entry; nil: ignored
 	Ended         func(fact.Ended)                                         // a session has ended
 	LeaderChanged func(leader, term uint64)
 	Woke          func()        // at each wake-up of the loop, ticks included

@@ -187,6 +187,10 @@ func (c *Client) Changed(keys []fact.KeyChange, leaders []fact.LeaderChange) {
 	c.feeds.changed(keys, leaders)
 }
 
+// ShardsChanged is called with the shards that one entry of the log has changed, before its
+// outcomes are delivered.
+func (c *Client) ShardsChanged(shards []fact.ShardChange) { c.feeds.shardsChanged(shards) }
+
 // StateReplaced is called when the state begins, and when a snapshot has replaced
 // it: the entries that it stands for may have ended leases or unbound them. ask
 // evaluates a query at that state.
@@ -232,6 +236,11 @@ func (c *Client) Watch(ctx context.Context, prefix string, after uint64, yield f
 // Observe is [Group].Observe.
 func (c *Client) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
 	return c.group.Observe(ctx, election, yield)
+}
+
+// ObserveShards is [Group].FollowShards.
+func (c *Client) ObserveShards(ctx context.Context, set string, yield func(ShardsUpdate) bool) error {
+	return c.group.FollowShards(ctx, set, yield)
 }
 
 // Wait waits for the goroutines of a client that has stopped.

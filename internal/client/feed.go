@@ -173,6 +173,7 @@ type feeds struct {
 
 	keys    feed[fact.KeyChange]    // by the index of the change
 	leaders feed[fact.LeaderChange] // by a number of our own
+	shards  feed[fact.ShardChange]  // likewise
 }
 
 const (
@@ -186,11 +187,14 @@ func (f *feeds) begin(life *lifetime, ask func(context.Context, machine.Query, Q
 	f.keys.bytesOf = func(c fact.KeyChange) int { return len(c.Entry.Key) + len(c.Entry.Value) }
 	f.leaders.maxItems, f.leaders.maxBytes = maxFeedItems, maxFeedBytes
 	f.leaders.bytesOf = func(c fact.LeaderChange) int { return len(c.Election) + c.Leader.Bytes() }
+	f.shards.maxItems, f.shards.maxBytes = maxFeedItems, maxFeedBytes
+	f.shards.bytesOf = func(c fact.ShardChange) int { return len(c.Set) }
 }
 
 func (f *feeds) restart(changes uint64) {
 	f.keys.restart(changes)
 	f.leaders.skip()
+	f.shards.skip()
 }
 
 func (f *feeds) changed(keys []fact.KeyChange, leaders []fact.LeaderChange) {
@@ -199,5 +203,11 @@ func (f *feeds) changed(keys []fact.KeyChange, leaders []fact.LeaderChange) {
 	}
 	for _, c := range leaders {
 		f.leaders.push(c)
+	}
+}
+
+func (f *feeds) shardsChanged(shards []fact.ShardChange) {
+	for _, c := range shards {
+		f.shards.push(c)
 	}
 }

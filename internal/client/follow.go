@@ -112,3 +112,50 @@ func (f *feeds) leader(ctx context.Context, election string) (leader *fact.Leade
 	}
 	return answer.(*fact.Leader), <-fixed, nil
 }
+
+// ShardsUpdate is the state of a set of shards or, with a change, what has become of one shard since the update before.
+type ShardsUpdate struct {
+	View   *machine.ShardsView `json:",omitempty"` // without a change; nil: there is no such set
+	Change *fact.ShardChange   `json:",omitempty"` // never with All
+}
+
+// FollowShards implements [Group].FollowShards by the feed of this process. After a gap in the feed, and after a change
+// of more than a shard, it continues with the state.
+func (f *feeds) FollowShards(ctx context.Context, set string, yield func(ShardsUpdate) bool) error {
+	for {
+		view, position, err := f.shardSet(ctx, set)
+		if err != nil {
+			return err
+		}
+		if !yield(ShardsUpdate{View: view}) {
+			return nil
+		}
+		left := false
+		err = f.shards.each(ctx, f.life, position, func(change fact.ShardChange) bool {
+			switch {
+			case change.Set != set:
+				return true
+			case change.All:
+				return false
+			}
+			left = !yield(ShardsUpdate{Change: &change})
+			return !left
+		})
+		if left || err != nil && !IsKind(err, Compacted) {
+			return err
+		}
+	}
+}
+
+// shardSet returns the state of a set of shards, nil if there is no such set, and its position in the feed of changes
+// of shards.
+func (f *feeds) shardSet(ctx context.Context, set string) (view *machine.ShardsView, position uint64, err error) {
+	fixed := make(chan uint64, 1) // a query that was abandoned may still be evaluated
+	answer, err := f.ask(ctx, machine.ShardsQuery{Name: set}, QueryOptions{
+		Fixed: func() { fixed <- f.shards.end() },
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return answer.(*machine.ShardsView), <-fixed, nil
+}

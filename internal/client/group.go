@@ -10,8 +10,8 @@ import (
 )
 
 // Group is the door to the group. In the other direction the group calls
-// [Client.SessionEnded], [Client.Changed], [Client.Recalled] and [Client.StateReplaced], in log order, and
-// [Client.Woke].
+// [Client.SessionEnded], [Client.Changed], [Client.ShardsChanged], [Client.Recalled] and
+// [Client.StateReplaced], in log order, and [Client.Woke].
 type Group interface {
 	// Submit submits a command of that size, which it has encoded unless the call is
 	// refused for the limits on calls. It never blocks: everything further comes
@@ -41,6 +41,9 @@ type Group interface {
 	// Observe calls yield with the leader of an election, nil: none, and then with each
 	// other leader or value; it may leave some out, but not the latest. It blocks as Watch.
 	Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error
+	// FollowShards calls yield with the state of a set of shards, and then with each change of it; it may
+	// leave some out, and then the state follows again. It blocks as Watch.
+	FollowShards(ctx context.Context, set string, yield func(ShardsUpdate) bool) error
 	// Process is the ID of this process: of its member, or of a client that is none.
 	Process() uint64
 	// Level is the group's feature level, as far as this process has applied the log. It

@@ -124,6 +124,10 @@ func (g *fakeGroup) Observe(ctx context.Context, election string, yield func(*fa
 	return g.client.FollowLeader(ctx, election, yield)
 }
 
+func (g *fakeGroup) FollowShards(ctx context.Context, set string, yield func(ShardsUpdate) bool) error {
+	return g.client.FollowShards(ctx, set, yield)
+}
+
 func (*fakeGroup) Process() uint64 { return 1 }
 
 // hold holds back the commands that are submitted from now on.
@@ -201,6 +205,7 @@ func (g *fakeGroup) deliver(r fact.Result) {
 	})
 	g.mu.Unlock()
 	g.client.Changed(r.Keys, r.Leaders)
+	g.client.ShardsChanged(r.Shards)
 	g.client.Recalled(r.Recalls)
 	for _, deliver := range deliveries {
 		deliver()

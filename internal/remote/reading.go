@@ -86,7 +86,7 @@ type creditReader struct {
 func (r *creditReader) Read(b []byte) (int, error) {
 	n, err := r.q.Read(b)
 	if r.read += n; r.read >= streamCredit/2 {
-		r.group.giveCredit(r.q, r.read)
+		r.giveCredit(r.read)
 		r.read = 0
 	}
 	return n, err
@@ -97,7 +97,8 @@ const busyPause = 100 * time.Millisecond
 
 // giveCredit blocks until the member has the credit: the answer does not go on without. The other half of the
 // credit is on its way meanwhile. What else can fail, the reader of the question learns: no other member answers it.
-func (g *Group) giveCredit(q *question, read int) {
+func (r *creditReader) giveCredit(read int) {
+	g, q := r.group, r.q
 	body, _ := json.Marshal(CreditBody{q.id, read}) // two numbers: never fails
 	for {
 		given, err := g.beginAt(q.ctx, q.link, &wire.Request{Kind: KindCredit, Body: body}, false)

@@ -12,8 +12,9 @@ import (
 
 // The kinds of requests besides the queries of package machine.
 const (
-	KindWatch   = "watch"   // WatchBody; a stream of Watched
-	KindObserve = "observe" // the name of an election; a stream of Observed
+	KindWatch   = "watch"          // WatchBody; a stream of Watched
+	KindObserve = "observe"        // the name of an election; a stream of Observed
+	KindShards  = "shards-changes" // the name of a set of shards; a stream of client.ShardsUpdate
 )
 
 // WatchBody is the body of a KindWatch.
@@ -108,4 +109,12 @@ func (g *Group) Observe(ctx context.Context, election string, yield func(*fact.L
 		last = &o
 		return yield(o.Leader)
 	})
+}
+
+// FollowShards implements client.Group. After a change of members it continues with the state
+// of that moment.
+func (g *Group) FollowShards(ctx context.Context, set string, yield func(client.ShardsUpdate) bool) error {
+	return stream(ctx, g, func() *wire.Request {
+		return &wire.Request{Kind: KindShards, Body: []byte(set)}
+	}, yield)
 }

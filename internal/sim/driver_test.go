@@ -141,6 +141,8 @@ func (d driver) Changed(keys []fact.KeyChange, leaders []fact.LeaderChange) {
 
 func (d driver) ListsChanged() {}
 
+func (d driver) ShardsChanged([]fact.ShardChange) {}
+
 func (d driver) Recalled(recalls []fact.Recall) {
 	if !d.tainted {
 		d.program.recalled(recalls)
