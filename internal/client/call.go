@@ -87,7 +87,7 @@ func (c *call) again() {
 func releases(cmd *wire.Command) bool {
 	switch cmd.GetOp().(type) {
 	case *wire.Command_Unlock, *wire.Command_UnlockSet, *wire.Command_EndRun, *wire.Command_Release, *wire.Command_Withdraw,
-		*wire.Command_CloseSession, *wire.Command_Deregister, *wire.Command_Extend: // pursued only for a hold that was lost
+		*wire.Command_LeaveShards, *wire.Command_ReleaseShards, *wire.Command_CloseSession, *wire.Command_Deregister, *wire.Command_Extend: // pursued only for a hold that was lost
 		return true
 	}
 	return false
