@@ -34,6 +34,8 @@ func leastDurations() map[string]time.Duration {
 		"conclave.WithMaxHold.d":            time.Millisecond,
 		"conclave.Extend.d":                 time.Millisecond,
 		"conclave.Keep.d":                   time.Millisecond,
+		"conclave.Settle.d":                 time.Millisecond,
+		"conclave.Grace.d":                  time.Millisecond,
 		"conclave.Every.every":              time.Millisecond,
 		"conclave.RegisterCheck.ttl":        time.Second,
 		"conclave.RegisterClientCheck.ttl":  time.Second,
@@ -48,7 +50,7 @@ func leastDurations() map[string]time.Duration {
 // reported are the types whose durations a program only reads.
 func reported() []string {
 	return []string{
-		"conclave.CheckInfo", "conclave.Explanation", "conclave.LockOwner", "conclave.LockInfo", "conclave.ShareInfo", "conclave.TakenName", "conclave.SemaphoreInfo", "conclave.PermitInfo", "conclave.JobRun",
+		"conclave.CheckInfo", "conclave.Explanation", "conclave.LockOwner", "conclave.LockInfo", "conclave.ShareInfo", "conclave.TakenName", "conclave.SemaphoreInfo", "conclave.PermitInfo", "conclave.JobRun", "conclave.ShardWorkerInfo",
 		"conclave.SessionInfo", "conclave.Member", "conclave.Metrics", "conclave.Health",
 		"conclavecertmagic.RenewLockLease", // an interface of certmagic, which ignores it: leases renew themselves
 	}
@@ -224,6 +226,14 @@ func holds(ctx context.Context, n *conclave.Node) map[string]func(d time.Duratio
 		},
 		"conclave.Keep.d": func(d time.Duration) error {
 			_, err := n.Job("x", conclave.Keep(d)).Info(ctx)
+			return err
+		},
+		"conclave.Settle.d": func(d time.Duration) error {
+			_, err := n.Shards("x", 1, conclave.Settle(d)).Info(ctx)
+			return err
+		},
+		"conclave.Grace.d": func(d time.Duration) error {
+			_, err := n.Shards("x", 1, conclave.Grace(d)).Info(ctx)
 			return err
 		},
 		"conclave.Every.every": func(d time.Duration) error {

@@ -35,6 +35,9 @@ var (
 	// hold them now. The handle works again once each Unlock owed, or Resign, was
 	// called.
 	ErrLockOwnershipLost = errors.New("lock ownership lost")
+	// ErrShardMoved: the shard is to move to another process. It is the cause of the end of a context that [Shards.Run]
+	// has made, and no call returns it. The work should stop and return; the next owner is granted the shard then.
+	ErrShardMoved = errors.New("the shard is to move to another process")
 	// ErrHoldExpired: the hold has lasted as long as its MaxHold allows. It is an
 	// ErrLockOwnershipLost. The session lives on.
 	ErrHoldExpired = fmt.Errorf("%w: the hold has reached its MaxHold", ErrLockOwnershipLost)
@@ -64,9 +67,9 @@ var (
 	// ErrStaleSequencer: the session no longer holds the key by the acquisition that
 	// the sequencer names.
 	ErrStaleSequencer = errors.New("stale sequencer")
-	// ErrLimitMismatch: the semaphore is in use with another limit, which the error
-	// names. Use that limit, or change it for all users with Resize.
-	ErrLimitMismatch = errors.New("semaphore has another limit")
+	// ErrLimitMismatch: the semaphore is in use with another limit, or the set of shards with another count, which
+	// the error names. Use that one, or change it for all users with Resize.
+	ErrLimitMismatch = errors.New("in use with another limit")
 	// ErrNoLimit: a handle with GroupLimit found no limit: no Resize has set one, and no
 	// other user holds permits or waits. Call Resize.
 	ErrNoLimit = errors.New("the semaphore has no limit")

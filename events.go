@@ -20,7 +20,7 @@ type Events struct {
 	// SessionEnded reports that a session of this node has ended, and why, also by
 	// Session.Close, Close or Leave.
 	SessionEnded func(id SessionID, why error)
-	// LockLost reports a lost hold of this node: of a lock, an election or permits, or a run of a job.
+	// LockLost reports a lost hold of this node: of a lock, an election or permits, a run of a job, or a shard.
 	// It is not called for a hold that the node releases: by Unlock, Session.Close,
 	// Close or Leave.
 	LockLost func(name string, fence Fence)

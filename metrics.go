@@ -57,7 +57,7 @@ type Metrics struct {
 	// anything: with less free space [Node.Health] warns. See docs/OPERATIONS.md.
 	DiskFree, DiskNeeded uint64
 
-	Held      int    // live holds of this node: locks, sets, elections, permits, runs of jobs, and locks that linger
+	Held      int    // live holds of this node: locks, sets, elections, permits, runs of jobs, shards, and locks that linger
 	HoldsLost uint64 // see Events.LockLost
 	// LogLinesDropped is how many log lines Config.Logger did not take in time.
 	LogLinesDropped uint64
@@ -89,31 +89,33 @@ type CallKind int
 
 // The kinds of call. Do, Run, Locker, Once and Every make the calls that they stand for.
 const (
-	CallLock       CallKind = iota + 1 // FencedLock.Lock, RWLock.Lock, LockSet.Lock
-	CallTryLock                        // FencedLock.TryLock, RWLock.TryLock, LockSet.TryLock
-	CallUnlock                         // FencedLock.Unlock, RWLock.Unlock, LockSet.Unlock
-	CallAcquire                        // Semaphore.Acquire
-	CallTryAcquire                     // Semaphore.TryAcquire
-	CallRelease                        // Permit.Release
-	CallCampaign                       // Election.Campaign
-	CallResign                         // Election.Resign
-	CallRead                           // Get, List, Keys and Index of KV
-	CallWrite                          // writes of KV, transactions included
-	CallRLock                          // RWLock.RLock
-	CallTryRLock                       // RWLock.TryRLock
-	CallRUnlock                        // RWLock.RUnlock
-	CallDowngrade                      // RWLock.Downgrade
-	CallExtend                         // Extend of FencedLock, RWLock, LockSet and Permit
-	CallStartRun                       // the wait of Job.Once and Job.Every for a run
-	CallEndRun                         // the end of a run
+	CallLock          CallKind = iota + 1 // FencedLock.Lock, RWLock.Lock, LockSet.Lock
+	CallTryLock                           // FencedLock.TryLock, RWLock.TryLock, LockSet.TryLock
+	CallUnlock                            // FencedLock.Unlock, RWLock.Unlock, LockSet.Unlock
+	CallAcquire                           // Semaphore.Acquire
+	CallTryAcquire                        // Semaphore.TryAcquire
+	CallRelease                           // Permit.Release
+	CallCampaign                          // Election.Campaign
+	CallResign                            // Election.Resign
+	CallRead                              // Get, List, Keys and Index of KV
+	CallWrite                             // writes of KV, transactions included
+	CallRLock                             // RWLock.RLock
+	CallTryRLock                          // RWLock.TryRLock
+	CallRUnlock                           // RWLock.RUnlock
+	CallDowngrade                         // RWLock.Downgrade
+	CallExtend                            // Extend of FencedLock, RWLock, LockSet and Permit
+	CallStartRun                          // the wait of Job.Once and Job.Every for a run
+	CallEndRun                            // the end of a run
+	CallJoinShards                        // the begin of Shards.Run, and its next one after a loss of the session
+	CallReleaseShards                     // a release of shards by Shards.Run, of one or several
 
-	lastCall = CallEndRun
+	lastCall = CallReleaseShards
 )
 
 // String returns the kind in lower case, as "try_lock".
 func (k CallKind) String() string {
 	names := [lastCall]string{"lock", "try_lock", "unlock", "acquire", "try_acquire", "release", "campaign", "resign", "read", "write",
-		"rlock", "try_rlock", "runlock", "downgrade", "extend", "start_run", "end_run"}
+		"rlock", "try_rlock", "runlock", "downgrade", "extend", "start_run", "end_run", "join_shards", "release_shards"}
 	if k >= 1 && k <= lastCall {
 		return names[k-1]
 	}

@@ -39,7 +39,7 @@ func TestCalls(t *testing.T) {
 			t.Errorf("%v: %v", m.Kind, m.Results)
 		}
 	}
-	if CallKind(0).String() != "CallKind(0)" || CallWrite.String() != "write" || lastCall.String() != "end_run" || ResultRefused.String() != "refused" || CallResult(99).String() != "CallResult(99)" {
+	if CallKind(0).String() != "CallKind(0)" || CallWrite.String() != "write" || lastCall.String() != "release_shards" || ResultRefused.String() != "refused" || CallResult(99).String() != "CallResult(99)" {
 		t.Error("names of kinds and results")
 	}
 }

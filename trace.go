@@ -14,8 +14,8 @@ import (
 )
 
 // Tracer makes a span for each call of a node that it wants to trace: Lock, TryLock, Unlock, RLock, TryRLock,
-// RUnlock, Downgrade, Extend, Acquire, TryAcquire, Release, Campaign, Resign, the writes of [KV], and the start and the end of
-// each run of a [Job]. Do, Run and Locker make the calls that they stand for. The module contrib/conclaveotel has a Tracer for OpenTelemetry.
+// RUnlock, Downgrade, Extend, Acquire, TryAcquire, Release, Campaign, Resign, the writes of [KV], the start and the end of
+// each run of a [Job], and the joins and releases of [Shards]. Do, Run and Locker make the calls that they stand for. The module contrib/conclaveotel has a Tracer for OpenTelemetry.
 //
 // The methods of a Tracer are called concurrently, those of one Span one after the other, all on
 // the goroutine of the call that they trace. One that blocks delays that call, even after it was
@@ -46,7 +46,7 @@ type Span interface {
 type Operation struct {
 	Kind CallKind // any but CallRead
 	Op   string   // as in [Error]: "lock", "compare and swap", "txn", ...
-	Name string   // of the lock, election, semaphore, key, or job with its key, or the first names of a set; none for a Txn
+	Name string   // of the lock, election, semaphore, key, job with its key, or set of shards, or the first names of a set; none for a Txn
 	Node MemberID // that makes the call
 	// Fence is that of the hold that the handle has when the call begins, lost or not, which
 	// Unlock, RUnlock, Downgrade, Resign, Release and the end of a run give up, and Extend extends; 0: none.

@@ -43,7 +43,7 @@ func sample(now time.Time, m conclave.Metrics) totals {
 		switch c.Kind {
 		case conclave.CallLock, conclave.CallTryLock, conclave.CallRLock, conclave.CallTryRLock, conclave.CallAcquire, conclave.CallTryAcquire, conclave.CallCampaign, conclave.CallStartRun:
 			t.grants += c.Results[conclave.ResultOK]
-		case conclave.CallUnlock, conclave.CallRUnlock, conclave.CallDowngrade, conclave.CallExtend, conclave.CallRelease, conclave.CallResign, conclave.CallEndRun, conclave.CallWrite:
+		case conclave.CallUnlock, conclave.CallRUnlock, conclave.CallDowngrade, conclave.CallExtend, conclave.CallRelease, conclave.CallResign, conclave.CallEndRun, conclave.CallReleaseShards, conclave.CallWrite:
 			if t.latency.Counts == nil {
 				t.latency = conclave.Histogram{Bounds: c.Seconds.Bounds, Counts: make([]uint64, len(c.Seconds.Counts))}
 			}

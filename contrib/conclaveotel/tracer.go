@@ -91,6 +91,8 @@ func nameKey(kind conclave.CallKind) string {
 		return "conclave.election.name"
 	case conclave.CallStartRun, conclave.CallEndRun:
 		return "conclave.job.name"
+	case conclave.CallJoinShards, conclave.CallReleaseShards:
+		return "conclave.shards.name"
 	case conclave.CallWrite:
 		return "conclave.key"
 	}

@@ -126,6 +126,7 @@ var panics = map[string]string{
 	"cluster/core/raftlogger.go: raftLogger.Panicf": "raft requires that it does not return; the loop recovers and stops the node",
 	"locker.go: locker.Lock":                        "documented: sync.Locker returns no error",
 	"locker.go: locker.Unlock":                      "documented: sync.Locker returns no error",
+	"shard_run.go: shardRun.result":                 "documented: a panic of the application's work goes on to the caller of Run",
 }
 
 func TestLibrary_NeverPanics(t *testing.T) {

@@ -23,7 +23,7 @@ type size struct {
 }
 
 var largeTypes = map[string]size{
-	"..Group":                          {29, 15, "the nouns of the API: one file for each"},
+	"..Group":                          {31, 17, "the nouns of the API: one file for each"},
 	"..Node":                           {46, 12, "the API of a member: one file for each part"},
 	"internal/machine.Machine":         {218, 37, "one atomic state, which each command changes as a whole; a file for each kind of command"},
 	"internal/machine/reference.Model": {114, 12, "the machine's rules a second time: as many commands"},
@@ -31,7 +31,7 @@ var largeTypes = map[string]size{
 }
 
 var largePackages = map[string]size{
-	".":                {0, 44, "the API: one file for each noun"},
+	".":                {0, 48, "the API: one file for each noun"},
 	"internal/client":  {0, 38, "leases, and what is held under them in each mode, share the order in which outcomes come"},
 	"internal/machine": {0, 74, "one atomic state; a file for each kind of command"},
 }

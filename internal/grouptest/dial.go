@@ -19,6 +19,8 @@ type Access interface {
 	KV() *conclave.KV
 	Job(name string, opts ...conclave.JobOption) *conclave.Job
 	Jobs(ctx context.Context, prefix string, opts ...conclave.ListOption[string]) iter.Seq2[conclave.JobInfo, error]
+	Shards(name string, count int, opts ...conclave.ShardsOption) *conclave.Shards
+	ShardSets(ctx context.Context, prefix string, opts ...conclave.ListOption[string]) iter.Seq2[conclave.ShardsInfo, error]
 	NewSession(ctx context.Context, cfg *conclave.SessionConfig) (*conclave.Session, error)
 	AttachSession(ctx context.Context, id conclave.SessionID) (*conclave.Session, error)
 	CloseSession(ctx context.Context, id conclave.SessionID) error

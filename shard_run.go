@@ -1,0 +1,275 @@
+package conclave
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/client"
+)
+
+// shardRun is a Run under one session, from the time when its worker has joined. Run's goroutine has all of its state; the others
+// send it what has happened, and have ended when loop returns.
+type shardRun struct {
+	shards *Shards
+	ctx    context.Context // of Run
+	worker *client.ShardWorker
+	work   func(ctx context.Context, shard int, f Fence) error
+
+	follow        context.Context
+	stopFollowing context.CancelFunc
+	routines      sync.WaitGroup
+	updates       chan client.ShardsUpdate
+	followed      chan error // takes one
+	returned      chan shardEnd
+	released      chan struct{}
+	left          chan []client.AssignedShard
+
+	own     []*shardWork // by shard; nil: it is not assigned to this worker, or was released
+	floor   []Fence      // by shard: the last one that was released. A late update may still show it
+	running int          // calls of work
+	owed    [2][]client.AssignedShard
+	busy    bool // a release is under way
+	ending  *shardRunEnd
+	quitted bool // the worker has left, and what it had is known
+	lost    bool // the session has ended
+	graces  []*shardWork
+	timer   *time.Timer // of the first of graces
+}
+
+// The lists of owed: of shards whose work has ended, and of those whose work may go on.
+const (
+	stopped = iota
+	stillRunning
+)
+
+// shardRunEnd is why a run ends.
+type shardRunEnd struct {
+	cause error // of the works' contexts
+	err   error // what Run returns; nil: it joins again
+	died  bool
+	value any // with died, as in shardEnd
+}
+
+func newShardRun(ctx context.Context, s *Shards, w *client.ShardWorker, work func(context.Context, int, Fence) error) *shardRun {
+	r := &shardRun{
+		shards: s, ctx: ctx, worker: w, work: work,
+		updates: make(chan client.ShardsUpdate), followed: make(chan error, 1), returned: make(chan shardEnd),
+		released: make(chan struct{}, 1), left: make(chan []client.AssignedShard, 1),
+		own: make([]*shardWork, s.count), floor: make([]Fence, s.count),
+		timer: time.NewTimer(maxGrace),
+	}
+	r.timer.Stop()
+	r.follow, r.stopFollowing = context.WithCancel(ctx)
+	return r
+}
+
+// loop returns when nothing of the run is left: no work, no shard and no goroutine.
+func (r *shardRun) loop() {
+	r.routines.Go(r.followSet)
+	defer r.routines.Wait()
+	defer r.timer.Stop()
+	done, lost := r.ctx.Done(), r.worker.Lost()
+	for !r.isOver() {
+		r.release()
+		select {
+		case <-lost:
+			lost = nil
+			r.lose()
+		case <-done:
+			done = nil
+			r.end(shardRunEnd{cause: context.Cause(r.ctx), err: fault("run", r.shards.name, contextError(r.ctx))})
+		case u := <-r.updates:
+			r.updated(u)
+		case err := <-r.followed:
+			err = fault("run", r.shards.name, err)
+			r.end(shardRunEnd{cause: err, err: err})
+		case e := <-r.returned:
+			r.workReturned(e)
+		case <-r.released:
+			r.busy = false
+		case shards := <-r.left:
+			r.quitted = true
+			r.assigned(shards)
+		case <-r.timer.C:
+			r.gracePassed()
+		}
+	}
+	r.stopFollowing()
+}
+
+// isOver reports whether nothing of the run is left.
+func (r *shardRun) isOver() bool {
+	if r.ending == nil || r.running > 0 {
+		return false
+	}
+	return r.lost || r.quitted && !r.busy && len(r.owed[stopped])+len(r.owed[stillRunning]) == 0
+}
+
+// result returns what Run is to return, or whether it is to join again. It does not return if a work has died.
+func (r *shardRun) result() (again bool, err error) {
+	switch e := r.ending; {
+	case e.died && e.value == nil:
+		runtime.Goexit()
+	case e.died:
+		panic(e.value)
+	case e.err == nil && r.ctx.Err() == nil:
+		return true, nil
+	case e.err == nil:
+		return false, fault("run", r.shards.name, contextError(r.ctx))
+	}
+	return false, r.ending.err
+}
+
+// followSet sends what becomes of the set. When too many reads are under way later than at the begin, it waits and begins again:
+// the works go on meanwhile.
+func (r *shardRun) followSet() {
+	const least, most = 100 * time.Millisecond, 2 * time.Second
+	begun, pause := false, least
+	for {
+		err := r.worker.Follow(r.follow, func(u client.ShardsUpdate) bool {
+			begun, pause = true, least
+			select {
+			case r.updates <- u:
+			case <-r.follow.Done():
+			}
+			return r.follow.Err() == nil
+		})
+		if r.follow.Err() != nil {
+			return
+		}
+		if !begun || !errors.Is(convert(err), ErrBusy) {
+			r.followed <- err
+			return
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+			pause = min(2*pause, most)
+		case <-r.follow.Done():
+			return
+		}
+	}
+}
+
+// updated notes what has become of the set.
+func (r *shardRun) updated(u client.ShardsUpdate) {
+	if c := u.Change; c != nil {
+		if c.Fence != 0 && r.worker.Is(c.Session, c.Handle) {
+			r.assigned([]client.AssignedShard{{Shard: c.Shard, Fence: c.Fence, Moving: c.Moving}})
+		}
+		return
+	}
+	share := r.worker.Share(u.View)
+	r.assigned(share.Shards)
+	if share.Present && !share.Leaving || r.ending != nil {
+		return
+	}
+	if u.View != nil && countOf(u.View) != uint32(r.shards.count) {
+		r.end(shardRunEnd{cause: ErrShardMoved, err: fault("run", r.shards.name, r.shards.otherCount(countOf(u.View)))})
+		return
+	}
+	// The group has ended the session, of which this process is about to learn, or the count was changed to and fro.
+	r.end(shardRunEnd{cause: ErrLockOwnershipLost})
+}
+
+// assigned notes shards that this worker owns.
+func (r *shardRun) assigned(shards []client.AssignedShard) {
+	for _, s := range shards {
+		if int(s.Shard) >= len(r.own) {
+			continue
+		}
+		switch w := r.own[s.Shard]; {
+		case Fence(s.Fence) <= r.floor[s.Shard]:
+		case w == nil:
+			r.begin(s)
+		case Fence(s.Fence) > w.fence && w.running:
+			r.await(w, s)
+		case Fence(s.Fence) > w.fence:
+			r.begin(s)
+		case s.Moving:
+			r.stop(w, ErrShardMoved)
+		}
+	}
+}
+
+// errWorkDied is the cause with which contexts end when the work of another shard has panicked.
+var errWorkDied = errors.New("the work of another shard has panicked, or ended its goroutine")
+
+// end begins the end of the run, or adds to it what else goes wrong.
+func (r *shardRun) end(e shardRunEnd) {
+	if is := r.ending; is != nil {
+		if e.died && !is.died {
+			is.died, is.value = true, e.value
+		}
+		if e.err != nil && !errors.Is(is.err, e.err) {
+			is.err = joined(is.err, e.err)
+		}
+		return
+	}
+	r.ending = &e
+	r.stopFollowing()
+	for _, w := range r.own {
+		if w == nil {
+			continue
+		}
+		if r.stop(w, e.cause); w.next != nil {
+			r.await(w, *w.next)
+		}
+	}
+	if !r.lost {
+		r.routines.Go(r.leave)
+	}
+}
+
+// leave has the worker leave, and sends what it still has: an update of that may not have come.
+func (r *shardRun) leave() {
+	shards, _ := r.worker.Leave() // else the session has ended
+	r.left <- shards
+}
+
+// lose ends the run because the session has ended: there is nothing to release.
+func (r *shardRun) lose() {
+	r.lost, r.owed, r.graces = true, [2][]client.AssignedShard{}, nil
+	r.timer.Stop()
+	for _, w := range r.own {
+		if w != nil && w.running && !w.ended {
+			w.ended = true
+			w.cancel(ErrLockOwnershipLost)
+		}
+	}
+	r.end(shardRunEnd{cause: ErrLockOwnershipLost})
+}
+
+// release releases what is owed, in one command at a time.
+func (r *shardRun) release() {
+	for how, shards := range r.owed {
+		if !r.busy && len(shards) > 0 {
+			r.busy, r.owed[how] = true, nil
+			r.routines.Go(func() { r.releaseShards(shards, how == stillRunning) })
+		}
+	}
+}
+
+func (r *shardRun) releaseShards(shards []client.AssignedShard, still bool) {
+	var err error
+	submitted := false
+	release := func() {
+		if !submitted {
+			submitted = true
+			err = r.worker.Release(shards, still)
+		}
+	}
+	defer func() {
+		release() // also if the tracer ends the goroutine
+		r.released <- struct{}{}
+	}()
+	ctx := context.WithoutCancel(r.ctx)
+	began, span := r.shards.group.calls.begin(), r.shards.span(ctx, CallReleaseShards, "release shards")
+	release()
+	err = fault("release shards", r.shards.name, err)
+	span.end(err)
+	r.shards.group.calls.returned(CallReleaseShards, began, err)
+}
