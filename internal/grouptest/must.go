@@ -364,3 +364,17 @@ func Busy(t testing.TB, n *conclave.Node, cycles int) {
 		MustUnlock(t, l)
 	}
 }
+
+// AwaitShards waits until the set is as wanted.
+func AwaitShards(t testing.TB, s *conclave.Shards, wanted func(conclave.ShardsInfo) bool) {
+	t.Helper()
+	ctx := Within(t, patience)
+	for {
+		info, err := s.Info(ctx)
+		Must(t, err)
+		if wanted(info) {
+			return
+		}
+		Pass(time.Millisecond)
+	}
+}
