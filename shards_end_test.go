@@ -146,7 +146,7 @@ func TestShards_GracePasses(t *testing.T) {
 		grouptest.AwaitShards(t, s, func(i conclave.ShardsInfo) bool { return i.Owned == 2 })
 		nothing(t, "began while the earlier work on it goes on", a.began)
 		close(stuck)
-		if e := next(t, a.ended, 1)[shard]; e.cause != conclave.ErrShardMoved || e.fence != before[shard].fence { //nolint:errorlint // as it is
+		if e := next(t, a.ended, 2)[shard]; e.cause != conclave.ErrShardMoved || e.fence != before[shard].fence { //nolint:errorlint // as it is
 			t.Errorf("%+v", e)
 		}
 		if again := next(t, a.began, 1)[shard]; again.fence <= moved[shard].fence {
