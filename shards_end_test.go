@@ -26,12 +26,11 @@ func wantGivenAway(t *testing.T, s *conclave.Shards) {
 func TestShards_WorkFails(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
 		s := n.Shards("orders", 5)
-		w := runShards(t, s)
 		fails := make(chan struct{})
-		w.does(3, func(context.Context) error {
+		w := runShardsThat(t, s, does{3: func(context.Context) error {
 			<-fails
 			return errBackup
-		})
+		}})
 		next(t, w.began, 5)
 		close(fails)
 		if err := <-w.Err; err != errBackup { //nolint:errorlint // as it is
@@ -80,10 +79,8 @@ func TestShards_WorkDies(t *testing.T) {
 func TestShards_WorkReturnsEarly(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
 		s := n.Shards("orders", 4)
-		a := runShards(t, s)
-		for shard := range 4 {
-			a.does(shard, func(context.Context) error { return nil })
-		}
+		done := func(context.Context) error { return nil }
+		a := runShardsThat(t, s, does{0: done, 1: done, 2: done, 3: done})
 		next(t, a.began, 4)
 		for shard, e := range next(t, a.ended, 4) {
 			if e.cause != nil {
@@ -130,23 +127,18 @@ func TestShards_ErrorsAtTheEnd(t *testing.T) {
 func TestShards_GracePasses(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
 		s := n.Shards("orders", 2, conclave.Grace(time.Millisecond))
-		a := runShards(t, s)
+		const shard = 1 // that with the largest number moves first
 		stuck := make(chan struct{})
-		for shard := range 2 {
-			a.does(shard, func(ctx context.Context) error { <-stuck; return ctx.Err() })
-		}
+		a := runShardsThat(t, s, does{shard: func(ctx context.Context) error { <-stuck; <-ctx.Done(); return ctx.Err() }})
 		before := next(t, a.began, 2)
 		b := runShards(t, s)
 		moved := next(t, b.began, 1)
 		nothing(t, "ended", a.ended)
 		b.stop()
-		var shard int
-		for shard = range moved {
-		}
 		grouptest.AwaitShards(t, s, func(i conclave.ShardsInfo) bool { return i.Owned == 2 })
 		nothing(t, "began while the earlier work on it goes on", a.began)
 		close(stuck)
-		if e := next(t, a.ended, 2)[shard]; e.cause != conclave.ErrShardMoved || e.fence != before[shard].fence { //nolint:errorlint // as it is
+		if e := next(t, a.ended, 1)[shard]; e.cause != conclave.ErrShardMoved || e.fence != before[shard].fence { //nolint:errorlint // as it is
 			t.Errorf("%+v", e)
 		}
 		if again := next(t, a.began, 1)[shard]; again.fence <= moved[shard].fence {
@@ -161,9 +153,8 @@ func TestShards_GracePasses(t *testing.T) {
 func TestShards_LeavesAfterGrace(t *testing.T) {
 	n := grouptest.Alone(t)
 	s := n.Shards("orders", 2, conclave.Grace(0))
-	w := runShards(t, s)
 	stuck := make(chan struct{})
-	w.does(0, func(context.Context) error { <-stuck; return nil })
+	w := runShardsThat(t, s, does{0: func(context.Context) error { <-stuck; return nil }})
 	next(t, w.began, 2)
 	w.Cancel()
 	grouptest.AwaitShards(t, s, func(i conclave.ShardsInfo) bool { return i.Count == 0 })
@@ -180,9 +171,8 @@ func TestShards_LeavesAfterGrace(t *testing.T) {
 func TestShards_SessionLost(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
 		s := n.Shards("orders", 6)
-		w := runShards(t, s)
 		idle := make(chan struct{})
-		w.does(5, func(context.Context) error { <-idle; return nil })
+		w := runShardsThat(t, s, does{5: func(context.Context) error { <-idle; return nil }})
 		before := next(t, w.began, 6)
 		close(idle)
 		next(t, w.ended, 1)
@@ -205,8 +195,7 @@ func TestShards_SessionLost(t *testing.T) {
 // After the loss, an error of a work that is not that of its context ends Run.
 func TestShards_WorkFailsAtLoss(t *testing.T) {
 	n := grouptest.Alone(t)
-	w := runShards(t, n.Shards("orders", 2))
-	w.does(1, func(ctx context.Context) error { <-ctx.Done(); return errBackup })
+	w := runShardsThat(t, n.Shards("orders", 2), does{1: func(ctx context.Context) error { <-ctx.Done(); return errBackup }})
 	next(t, w.began, 2)
 	grouptest.Must(t, n.CloseSession(t.Context(), grouptest.OwnSession(t, n)))
 	if err := <-w.Err; err != errBackup { //nolint:errorlint // as it is

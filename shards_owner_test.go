@@ -47,8 +47,7 @@ func TestShards_Count(t *testing.T) {
 		}
 		wantGivenAway(t, s)
 
-		old := runShards(t, s)
-		old.does(1, func(ctx context.Context) error { <-stuck; return ctx.Err() })
+		old := runShardsThat(t, s, does{1: func(ctx context.Context) error { <-stuck; return ctx.Err() }})
 		next(t, old.began, 4)
 		grouptest.Must(t, other.Resize(t.Context()))
 		next(t, old.ended, 3)

@@ -16,14 +16,14 @@ import (
 // shardWorker is a Run under way, and what its works do.
 type shardWorker struct {
 	*grouptest.Waiting
-	t *testing.T
+	t     *testing.T
+	works does
 
 	began chan begun
 	ended chan begun // with cause
 
-	mu      sync.Mutex
-	under   map[int]conclave.Fence              // guarded by mu; works under way
-	returns map[int]func(context.Context) error // guarded by mu; what the work on a shard does then; nil: it waits for its context's end
+	mu    sync.Mutex
+	under map[int]conclave.Fence // guarded by mu; works under way
 }
 
 type begun struct {
@@ -32,13 +32,17 @@ type begun struct {
 	cause error
 }
 
+// does is what the works on some shards do, in place of waiting for the end of their context.
+type does map[int]func(context.Context) error
+
 // runShards starts a Run.
-func runShards(t *testing.T, s *conclave.Shards) *shardWorker {
+func runShards(t *testing.T, s *conclave.Shards) *shardWorker { return runShardsThat(t, s, nil) }
+
+func runShardsThat(t *testing.T, s *conclave.Shards, works does) *shardWorker {
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &shardWorker{
 		Waiting: &grouptest.Waiting{Cancel: cancel, Err: make(chan error, 1)}, t: t,
-		began: make(chan begun, 10_000), ended: make(chan begun, 10_000), under: make(map[int]conclave.Fence),
-		returns: make(map[int]func(context.Context) error),
+		began: make(chan begun, 10_000), ended: make(chan begun, 10_000), under: make(map[int]conclave.Fence), works: works,
 	}
 	go func() { w.Err <- s.Run(ctx, w.work) }()
 	return w
@@ -53,7 +57,6 @@ func (w *shardWorker) work(ctx context.Context, shard int, f conclave.Fence) err
 		w.t.Errorf("the work on shard %d is called twice", shard)
 	}
 	w.under[shard] = f
-	does := w.returns[shard]
 	w.mu.Unlock()
 	w.began <- begun{shard, f, nil}
 	defer func() {
@@ -62,18 +65,11 @@ func (w *shardWorker) work(ctx context.Context, shard int, f conclave.Fence) err
 		w.mu.Unlock()
 		w.ended <- begun{shard, f, context.Cause(ctx)}
 	}()
-	if does != nil {
+	if does := w.works[shard]; does != nil {
 		return does(ctx)
 	}
 	<-ctx.Done()
 	return ctx.Err()
-}
-
-// does has the work on a shard do something else than wait for the end of its context.
-func (w *shardWorker) does(shard int, f func(context.Context) error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.returns[shard] = f
 }
 
 // next returns the next n of a channel, by shard.
