@@ -68,7 +68,11 @@ const (
 	MaxAllShards      = 65_536
 	MaxShardWorkers   = 1_024 // of one set
 	MaxReleasedShards = 1_024 // by one command
-	MaxMoves          = 16    // of one set at a time
+
+	MaxAllShardWorkers   = 16_384
+	ReservedShardWorkers = 1_024
+
+	MaxMoves = 16 // of one set at a time
 
 	ReservedShardSets = 64
 	ReservedShards    = 8_192

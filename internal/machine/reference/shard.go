@@ -194,13 +194,19 @@ func (x shards) crowded(s *ShardSet, count uint32) bool {
 
 // full reports that there is no room for another worker.
 func (x shards) full(s *ShardSet, c *wire.JoinShards) bool {
+	workers := 0
+	for _, o := range x.ShardSets {
+		workers += len(o.Workers)
+	}
 	switch {
+	case s != nil && len(s.Workers) >= MaxShardWorkers:
+		x.reached("too many workers")
+	case workers >= x.reserving(MaxAllShardWorkers, ReservedShardWorkers):
+		x.reached("too many workers of all sets")
 	case s == nil && len(x.ShardSets) >= x.reserving(MaxShardSets, ReservedShardSets):
 		x.reached("too many sets")
 	case x.crowded(s, c.Count):
 		x.reached("too many shards")
-	case s != nil && len(s.Workers) >= MaxShardWorkers:
-		x.reached("too many workers")
 	default:
 		return false
 	}
@@ -220,17 +226,22 @@ func (s *ShardSet) worker(session []byte, handle uint64) *ShardWorker {
 	return nil
 }
 
-// former returns the worker of which another one of the session takes over what it had; nil: there is none.
-func (x shards) former(s *ShardSet, session *Session) *ShardWorker {
+// former returns the worker of which another one of the session takes over what it had: the first that an earlier process of
+// the session has left, or one of the same name that has ended; nil: there is none.
+func (x shards) former(s *ShardSet, session *Session) (first *ShardWorker) {
 	if s == nil {
 		return nil
 	}
-	for _, w := range s.Workers { // by number
-		if w.Leaving {
-			continue
+	for _, w := range s.Workers {
+		if w.Session == session.ID && w.Left && !w.Leaving && (first == nil || w.joined < first.joined) {
+			first = w
 		}
-		same := w.Name == session.name && (w.Name != "" || w.Member == session.Member)
-		if w.Left && w.Session == session.ID || !x.live(w) && same {
+	}
+	if first != nil {
+		return first
+	}
+	for _, w := range s.Workers { // by number
+		if !w.Leaving && !x.live(w) && w.Name == session.name && (w.Name != "" || w.Member == session.Member) {
 			return w
 		}
 	}
