@@ -97,6 +97,14 @@ func askWhy(w io.Writer, m *Machine, q []string) {
 		for _, v := range Ask[[]JobView](m, JobsQuery{}) {
 			printJob(w, v)
 		}
+	case "shards":
+		if v := Ask[*ShardsView](m, ShardsQuery{q[1]}); v != nil {
+			printShards(w, *v)
+		} else {
+			fmt.Fprintf(w, "%s: no workers\n", q[1])
+		}
+	case "shard-sets":
+		printShardSets(w, m)
 	case "former":
 		for _, n := range slices.Sorted(maps.Keys(dump(m))) {
 			if n[0] == slotKind {

@@ -305,6 +305,7 @@ func views(m *Machine) string {
 		fmt.Fprintln(&w, name, printLeader(leaderOf(m, name)))
 	}
 	printJobs(&w, m)
+	printShardSets(&w, m)
 	for _, e := range keysOf(m, "") {
 		if keyOf(m, e.Key) != e {
 			fmt.Fprintln(&w, "KeyQuery and KeysQuery differ")

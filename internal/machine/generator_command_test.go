@@ -14,6 +14,9 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 	if g.jobs && g.chance(35) {
 		return g.jobCommand(r, inc)
 	}
+	if g.shards && g.chance(30) {
+		return g.shardCommand(r, inc)
+	}
 	n := g.rand.IntN(1819)
 	for _, choice := range []struct {
 		weight int

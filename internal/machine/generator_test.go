@@ -26,6 +26,7 @@ type generator struct {
 
 	clients uint64 // that were made up
 	jobs    bool   // commands of jobs are among them
+	shards  bool   // commands of shards are among them
 
 	oftenEvery bool // runs with short periods are among them
 

@@ -74,6 +74,21 @@ func jobLimitsAgree(t *testing.T) {
 		"ReservedJobs":     {ReservedJobs, reference.ReservedJobs},
 		"ReservedJobBytes": {ReservedJobBytes, reference.ReservedJobBytes},
 	})
+	limitsAgree(t, map[string][2]int64{
+		"MaxShards":       {MaxShards, reference.MaxShards},
+		"MaxCapacity":     {MaxCapacity, reference.MaxCapacity},
+		"MaxSettle":       {MaxSettle, reference.MaxSettle},
+		"MaxShardSets":    {MaxShardSets, reference.MaxShardSets},
+		"MaxAllShards":    {MaxAllShards, reference.MaxAllShards},
+		"MaxShardWorkers": {MaxShardWorkers, reference.MaxShardWorkers},
+
+		"MaxAllShardWorkers":   {MaxAllShardWorkers, reference.MaxAllShardWorkers},
+		"ReservedShardWorkers": {ReservedShardWorkers, reference.ReservedShardWorkers},
+		"MaxReleasedShards":    {MaxReleasedShards, reference.MaxReleasedShards},
+		"MaxMoves":             {MaxMoves, reference.MaxMoves},
+		"ReservedShardSets":    {ReservedShardSets, reference.ReservedShardSets},
+		"ReservedShards":       {ReservedShards, reference.ReservedShards},
+	})
 }
 
 func limitsAgree(t *testing.T, limits map[string][2]int64) {

@@ -164,7 +164,7 @@ func parseCommand(words []string) ([]byte, error) {
 	}
 	a := &arguments{words: words}
 	c := new(wire.Command)
-	for _, parse := range []func(*arguments, *wire.Command){parseSession, parseMembership, parseClient, parseLock, parseSet, parseJob, parseSemaphore, parseWrite} {
+	for _, parse := range []func(*arguments, *wire.Command){parseSession, parseMembership, parseClient, parseLock, parseSet, parseJob, parseShards, parseSemaphore, parseWrite} {
 		if parse(a, c); c.Op != nil {
 			return must(proto.Marshal(c)), a.err
 		}

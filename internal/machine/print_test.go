@@ -61,7 +61,7 @@ func printResult(w io.Writer, r fact.Result) {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprint(w, printKeyChanges(r.Keys), printLeaders(r.Leaders))
+	fmt.Fprint(w, printShardChanges(r.Shards), printKeyChanges(r.Keys), printLeaders(r.Leaders))
 }
 
 func printReply(r *wire.Reply) string {
@@ -246,6 +246,8 @@ func printKey(k string) string {
 		return fmt.Sprintf("w %s %d", of, binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
 	case 'j', 'J', 'r':
 		return printJobKey(k)
+	case 'a', 'b', 'f':
+		return printShardKey(k)
 	case shareKind:
 		return fmt.Sprintf("h %s %d", k[1:len(k)-9], binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
 	case setKind, setWaiterKind, passedKind:

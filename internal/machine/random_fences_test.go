@@ -55,6 +55,9 @@ func (r *rig) checkFences() error {
 			errs = append(errs, see(p.Fence))
 		}
 	}
+	for _, fence := range r.grantedShards() {
+		errs = append(errs, see(fence))
+	}
 	for _, o := range r.last.Outcomes {
 		if n := uint64(o.Reply.GetBlock()); n > 0 {
 			largest = max(largest, o.Reply.GetFence()+n-1)

@@ -45,7 +45,7 @@ var rareJobEvents = []string{
 
 func wantReached(t *testing.T, seen map[string]int, events ...string) {
 	t.Helper()
-	t.Log("jobs:", seen)
+	t.Log(seen)
 	for _, what := range events {
 		if seen[what] == 0 {
 			t.Errorf("%s: never, so the generator does not reach it", what)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -33,5 +34,5 @@ func (w *reachWatch) check(t *testing.T) {
 	w.fields.check(t)
 	w.cycles.check(t)
 	checkSets(t, w.sets)
-	wantReached(t, w.jobs, append(generalJobEvents, "Every taken over in its time")...) // in the others, one waits for it
+	wantReached(t, w.jobs, append(slices.Concat(generalJobEvents, generalShardEvents), "Every taken over in its time")...) // in the others, one waits for it
 }

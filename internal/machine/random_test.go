@@ -65,6 +65,7 @@ func runRandom(t *testing.T, seed uint64, n int, each ...func(r *rig, entry []by
 	g := newGenerator(seed)
 	r := newRig()
 	g.jobs = seed%7 == 1 || seed%7 == 2 || seed%7 == 4
+	g.shards = seed%7 == 2 || seed%7 == 3 || seed%7 == 6
 	if seed%5 == 4 { // a group that begins at a level of its own
 		r.begin(1 + uint32(g.rand.IntN(wire.FeatureLevel)))
 	}
@@ -118,6 +119,8 @@ type rig struct {
 	reloads  int
 
 	leaders map[string]*fact.Leader // as reported
+	shards  map[string][]shardOwner // as followed
+	owned   map[string][]shardOwner // behind the last entry
 	entries map[string]*fact.Entry  // as reported
 	changes uint64
 	stale   map[sequencer]uint64 // those that were true once
@@ -230,7 +233,7 @@ func (r *rig) compare(batch *wire.Batch) error {
 	if r.model.Now != r.straight.Now() {
 		return fmt.Errorf("now %d, want %d", r.straight.Now(), r.model.Now)
 	}
-	return errors.Join(r.checkCycles(), r.checkLocks(), r.checkJobs(), r.checkBounds(batch))
+	return errors.Join(r.checkCycles(), r.checkLocks(), r.checkJobs(), r.checkShards(), r.checkBounds(batch))
 }
 
 // checkBounds wants each outcome to count at least the bytes that it has, and no more than its
@@ -293,6 +296,8 @@ func differ(got, want fact.Result) error {
 		return fmt.Errorf("ended %v\nwant  %v", got.Ended, want.Ended)
 	case !slices.Equal(got.Recalls, want.Recalls):
 		return fmt.Errorf("recalls %v\nwant    %v", got.Recalls, want.Recalls)
+	case !slices.Equal(got.Shards, want.Shards):
+		return fmt.Errorf("shards\n%swant\n%s", printShardChanges(got.Shards), printShardChanges(want.Shards))
 	case !slices.EqualFunc(got.Keys, want.Keys, sameKeyChange):
 		return fmt.Errorf("keys %s\nwant %s", printKeyChanges(got.Keys), printKeyChanges(want.Keys))
 	case !slices.EqualFunc(got.Leaders, want.Leaders, sameLeader):

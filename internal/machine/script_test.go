@@ -33,7 +33,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts yield into tes
 //	A write put k v ; delete l A's next call, one Write of two operations
 //	? lock x                   or explain x, cycles, locks p, sessions, semaphore x, leader x,
 //	                           key k, entries p, changes, checks, gossip, removed,
-//	                           acquired A.7, known A, deadline, keys, counts, former
+//	                           shards x, shard-sets, acquired A.7, known A, deadline, keys, counts, former
 //
 // Each entry is also applied to a machine that is loaded just before it, and both
 // must yield the same.
