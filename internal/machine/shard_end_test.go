@@ -178,12 +178,16 @@ func TestShards_AttachedWhileLeaving(t *testing.T) {
 // A change of the number of shards takes them from workers whose process has ended, once their session is attached.
 func TestShards_ResizeAttached(t *testing.T) {
 	d := newShardDriver(t)
-	d.openLasting("lasting")
+	open := openCommand(makeID("lasting"), 0, 5*second)
+	open.GetOpenSession().Name = "lasting"
+	d.want(wire.Code_OK, d.do(open))
 	d.do(joinCommand("s", 2, "lasting", 1, 1, 0))
 	d.restartProcess(3, "lasting")
 	d.wantHas("lasting: 0 1")
-	d.do(resizeShardsCommand("s", 3))
-	d.wantHas("none")
+	d.do(resizeShardsCommand("s", 3), joinCommand("s", 3, "a2", 1, 1, 0))
+	d.wantHas("a:") // the former process may still work
+	d.after(5 * second)
+	d.wantHas("a: 0 1 2")
 }
 
 // Some of what a worker does not have any more is released by none: neither what it has under another fence, nor what others have.

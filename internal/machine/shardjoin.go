@@ -245,9 +245,13 @@ func (x sharding) dismiss(w *worker) {
 	case !w.isLive():
 		return
 	}
+	until := w.delay
+	if w.isLeft() { // its process may still work
+		until = max(until, after(x.now, w.session.lockDelay))
+	}
 	for i := range w.set.shards {
 		if sh := &w.set.shards[i]; sh.owner == w && (!sh.isClaimed() || w.isLeft()) {
-			x.vacate(w.set, uint32(i), w.delay)
+			x.vacate(w.set, uint32(i), until)
 		}
 	}
 }

@@ -369,12 +369,16 @@ func (x shards) dismissed(s *ShardSet, w *ShardWorker) {
 	w.Leaving = true
 	switch {
 	case x.live(w):
+		until := w.delay
+		if session := x.session(w.Session[:]); w.Left && session.delay > 0 {
+			until = max(until, later(x.Now, session.delay))
+		}
 		for i, sh := range s.Shards {
 			if sh.Owner == w && (w.Left || !x.claimed(sh)) {
 				x.reached("unclaimed, and its worker leaves")
 				s.Shards[i] = Shard{}
-				if w.delay > x.Now {
-					s.Shards[i].delay = w.delay
+				if until > x.Now {
+					s.Shards[i].delay = until
 				}
 			}
 		}
