@@ -101,7 +101,7 @@ func equalLeaders(a, b *fact.Leader) bool {
 
 // notificationSum is a checksum of what an entry yields besides outcomes.
 func notificationSum(r fact.Result) uint64 {
-	if len(r.Ended)+len(r.Keys)+len(r.Leaders) == 0 {
+	if len(r.Ended)+len(r.Keys)+len(r.Leaders)+len(r.Shards) == 0 {
 		return 0
 	}
 	h := fnv.New64a()
@@ -113,6 +113,9 @@ func notificationSum(r fact.Result) uint64 {
 	}
 	for _, c := range r.Leaders {
 		fmt.Fprintf(h, "%s %+v\n", c.Election, c.Leader)
+	}
+	for _, c := range r.Shards {
+		fmt.Fprintf(h, "%+v\n", c)
 	}
 	return h.Sum64()
 }

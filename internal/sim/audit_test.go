@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -52,6 +50,8 @@ type audit struct {
 	leaders      map[string]*fact.Leader
 	leaderOf     map[uint64]wire.ID // session, by fence
 	jobs         *jobAudit
+	shards       *shardAudit
+	state        map[string][]byte // the durable one before the entry, in worlds with shards; see applyAgain
 }
 
 // resource is what a session can hold.
@@ -117,70 +117,13 @@ func newAudit(sim *simulation) *audit {
 		sequencers:   make(map[sequencer]bool),
 		leaders:      make(map[string]*fact.Leader),
 		leaderOf:     make(map[uint64]wire.ID),
+		state:        make(map[string][]byte),
 	}
-	a.jobs = newJobAudit(a)
+	for _, c := range machine.FirstState(sim.firstLevel) {
+		a.state[string(c.Key)] = c.Value
+	}
+	a.jobs, a.shards = newJobAudit(a), newShardAudit(a)
 	return a
-}
-
-// entry audits one entry; whole is its result when it is applied in one piece.
-func (a *audit) entry(index, term uint64, data []byte, whole fact.Result) {
-	var sum fact.Result
-	for _, part := range a.split(data) {
-		r := a.m.Apply(index, term, part.data)
-		for _, e := range r.Ended {
-			e.Outcomes += len(sum.Outcomes)
-			sum.Ended = append(sum.Ended, e)
-		}
-		sum.Outcomes = append(sum.Outcomes, r.Outcomes...)
-		sum.Keys = append(sum.Keys, r.Keys...)
-		sum.Leaders = append(sum.Leaders, r.Leaders...)
-		a.command(part, r)
-	}
-	same := slices.EqualFunc(sum.Outcomes, whole.Outcomes, func(a, b fact.Outcome) bool {
-		return a.Ticket == b.Ticket && a.More == b.More && proto.Equal(a.Reply, b.Reply)
-	})
-	if !same || notificationSum(sum) != notificationSum(whole) {
-		a.sim.fail("entry %d: result %v in one piece, %v one command at a time", index, whole, sum)
-	}
-	a.compareKeys()
-}
-
-// part is an entry with at most one command.
-type part struct {
-	data    []byte
-	ticket  wire.Ticket
-	command *wire.Command // nil: only group time advances
-}
-
-// split separates an entry into the passing of group time and its commands.
-func (a *audit) split(data []byte) []part {
-	if len(data) == 0 {
-		return []part{{}}
-	}
-	var batch wire.Batch
-	if err := proto.Unmarshal(data, &batch); err != nil {
-		a.sim.fail("decode an entry: %v", err)
-	}
-	encode := func(s ...*wire.Submission) []byte {
-		b, err := proto.Marshal(&wire.Batch{Version: batch.Version, Time: batch.Time, Submissions: s})
-		if err != nil {
-			a.sim.fail("encode a batch: %v", err)
-		}
-		return b
-	}
-	parts := []part{{data: encode()}}
-	for _, s := range batch.Submissions {
-		for _, c := range s.Calls {
-			p := part{data: encode(&wire.Submission{Member: s.Member, Client: s.Client, Incarnation: s.Incarnation, Floor: s.Floor, Calls: []*wire.Call{c}}), command: new(wire.Command)}
-			p.ticket.Incarnation, _ = wire.IDFrom(s.Incarnation)
-			p.ticket.Seq = c.Seq
-			if err := proto.Unmarshal(c.Command, p.command); err != nil {
-				a.sim.fail("decode a command: %v", err)
-			}
-			parts = append(parts, p)
-		}
-	}
-	return parts
 }
 
 // command audits the state after a command, or after group time alone has advanced.
@@ -200,6 +143,7 @@ func (a *audit) command(p part, r fact.Result) {
 	a.checkPermits()
 	a.checkHealth(p, r)
 	a.checkRemoved()
+	a.shards.command(p, r.Outcomes)
 	a.checkQueues(p.ticket, p.command, r.Outcomes)
 	clear(a.sessions)
 	for _, s := range sessionsOf(a.m) {
@@ -221,9 +165,11 @@ func (a *audit) sessionEnded(c *wire.Command, id wire.ID) {
 	}
 	if s.LockDelay == 0 || closed && closing.Graceful {
 		a.jobs.sessionLost(id, 0)
+		a.shards.sessionLost(id, 0)
 		return
 	}
 	a.jobs.sessionLost(id, s.LockDelay)
+	a.shards.sessionLost(id, s.LockDelay)
 	until := a.m.Now() + s.LockDelay
 	for _, hold := range slices.SortedFunc(maps.Keys(a.grants), holdID.compare) {
 		switch g := a.grants[hold]; {
@@ -248,6 +194,7 @@ func (a *audit) sessionUnbound(id wire.ID) {
 	if s, alive := liveSession(a.m, id); !alive || s.TTL != 0 || !s.Incarnation.IsZero() {
 		a.sim.fail("session %s is reported unbound, but is %+v", id, s)
 	}
+	a.shards.sessionUnbound(id)
 }
 
 // checkGrants: each fence is larger than all before it, and no grant falls into a

@@ -194,6 +194,12 @@ func sessionOf(c *wire.Command) []byte {
 		return op.RunJob.Session
 	case *wire.Command_EndRun:
 		return op.EndRun.Session
+	case *wire.Command_JoinShards:
+		return op.JoinShards.Session
+	case *wire.Command_LeaveShards:
+		return op.LeaveShards.Session
+	case *wire.Command_ReleaseShards:
+		return op.ReleaseShards.Session
 	case *wire.Command_Proclaim:
 		return op.Proclaim.Session
 	case *wire.Command_Acquire:

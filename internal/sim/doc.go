@@ -23,7 +23,8 @@
 //     session_nottl_test.go for those that outlive processes), handles of locks,
 //     elections and semaphores (handle_test.go), with MaxHold (handle_maxhold_test.go), sets of locks
 //     (handle_set_test.go), transactions on keys
-//     (key_write_test.go) and health checks (health_check_test.go).
+//     (key_write_test.go), health checks (health_check_test.go), jobs (handle_job_test.go) and
+//     workers of shards (shard_worker_test.go, shard_task_test.go, shard_follow_test.go).
 //
 // Three checkers are independent of each other:
 //
@@ -31,9 +32,11 @@
 //     outcome with the committed log, replayed by a machine and by the reference
 //     model. durable_test.go checks that no message promises what is not durable, and
 //     delivery_test.go that a client is delivered all of the log that is meant for it.
-//   - The promises: audit_test.go, audit_keys_test.go, audit_maxhold_test.go, audit_set_test.go and
-//     audit_queue_test.go check
-//     each command of the log against the documented promises.
+//   - The promises: audit_test.go, audit_keys_test.go, audit_maxhold_test.go, audit_set_test.go,
+//     audit_job_test.go and audit_queue_test.go check
+//     each command of the log against the documented promises; audit_shard_test.go and
+//     shard_balance_test.go, with the model of shard_model_test.go, also what is planned at the end
+//     of an entry. audit_entry_test.go separates an entry into its commands.
 //   - The clients: client_history_test.go records calls and replies, without the log;
 //     linearizability_test.go searches an order that lock_model_test.go,
 //     permit_model_test.go or key_model_test.go accepts; for sets, set_projection_test.go.

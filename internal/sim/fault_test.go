@@ -20,6 +20,7 @@ type faults struct {
 	lingers                                                         bool // some handles have locks linger
 	claimsSets                                                      bool // sessions without a TTL have sets, which later processes claim
 	jobs                                                            bool // processes run jobs
+	shards                                                          bool // processes work on shards
 	joins                                                           bool // members are admitted, lost permanently and removed by others
 	clients                                                         int  // processes that are no members
 	keepEntries                                                     uint64
@@ -29,10 +30,10 @@ type faults struct {
 func (f faults) String() string {
 	return fmt.Sprintf("partitions=%t crashes=%t pauses=%t transfers=%t missedRenewals=%t loss=%t duplicates=%t reorders=%t "+
 		"slowDisk=%t disconnects=%t lostOutcomes=%t clockSkew=%t forcedCloses=%t checks=%t topologies=%t stalls=%t "+
-		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t joins=%t lingers=%t claimsSets=%t jobs=%t clients=%d keepEntries=%d checkpointEntries=%d",
+		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t joins=%t lingers=%t claimsSets=%t jobs=%t shards=%t clients=%d keepEntries=%d checkpointEntries=%d",
 		f.partitions, f.crashes, f.pauses, f.transfers, f.missedRenewals, f.loss, f.duplicates, f.reorders,
 		f.slowDisk, f.disconnects, f.lostOutcomes, f.clockSkew, f.forcedCloses, f.checks, f.topologies, f.stalls,
-		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.joins, f.lingers, f.claimsSets, f.jobs, f.clients, f.keepEntries, f.checkpointEntries)
+		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.joins, f.lingers, f.claimsSets, f.jobs, f.shards, f.clients, f.keepEntries, f.checkpointEntries)
 }
 
 // chooseFaults draws the classes of faults for a seed.
@@ -56,8 +57,9 @@ func chooseFaults(sim *simulation) faults {
 	f.keepsUnsynced = sim.seed%2 == 1
 	f.lingers = sim.seed/3%2 == 1
 	f.liar = sim.seed%8 == 1
-	f.claimsSets = slices.Contains([]uint64{0, 1, 3, 4}, sim.seed%11)  // of none of the regression seeds
-	f.jobs = slices.Contains([]uint64{3, 4, 5, 7, 9, 10}, sim.seed%13) // nor in these
+	f.claimsSets = slices.Contains([]uint64{0, 1, 3, 4}, sim.seed%11)         // of none of the regression seeds
+	f.jobs = slices.Contains([]uint64{3, 4, 5, 7, 9, 10}, sim.seed%13)        // nor in these
+	f.shards = slices.Contains([]uint64{0, 1, 4, 8, 11, 12, 15}, sim.seed%17) // nor in these
 	f.flips = sim.seed%4 == 3 && !f.removals
 	if f.joins = sim.seed%7 == 5; f.joins {
 		f.flips, f.liar, f.checks = false, false, true

@@ -76,6 +76,7 @@ func (o *observed) Apply(index, term uint64, data []byte) fact.Result {
 	}
 	o.process.sim.history.applied(o.process, index, term, data, r)
 	r.Outcomes = o.process.dropOutcomes(r.Outcomes)
+	o.process.noteShards(index, r.Shards)
 	return r
 }
 

@@ -72,6 +72,7 @@ type process struct {
 	progress       progress
 	checked        core.Position // the end of the log at the last checkChangesBehind
 	feed           feed
+	followed       []followed // changes of sets of shards that the workers have not seen yet
 }
 
 // crashPoint is a place in the loop at which the process is to crash.

@@ -32,6 +32,8 @@ type program struct {
 	leaving       bool // its removal is requested
 	closingOrphan bool // closes a session of a lost member by force
 	writing       bool
+	workers       []*shardWorker // of both sessions, and of those that are lost
+	strays        []*shardTask   // works that go on in sessions that are lost
 	checkInFlight bool
 	knownKeys     map[string]*wire.KeyMeta // metadata of keys, from the last replies
 }
@@ -149,6 +151,7 @@ func (p *program) act() {
 	p.raiseLevel()
 	p.updateCheck()
 	p.closeOrphans()
+	p.actLost()
 	s := p.session
 	switch {
 	case s != nil && (s.lost || s.open && p.clock() >= s.deadline):
@@ -164,6 +167,7 @@ func (p *program) act() {
 		}
 		s.actSet()
 		s.actRunners()
+		s.actWorkers()
 		p.maybeRead()
 		p.write()
 	}
@@ -181,7 +185,7 @@ func (p *program) atRest() bool {
 			return false
 		}
 	}
-	return p.runnersAtRest() && p.noTTL != nil && p.noTTL.open && !p.session.sharers.ending()
+	return p.runnersAtRest() && p.workersAtRest() && p.noTTL != nil && p.noTTL.open && !p.session.sharers.ending()
 }
 
 // handles returns those of both sessions.
@@ -208,6 +212,11 @@ func (p *program) unfinished() string {
 	for _, h := range p.handles() {
 		if h.state != idle || h.toReclaim() {
 			s += fmt.Sprintf("; handle %d of %s: state %d, reclaim %t", h.n, h.lock, h.state, h.reclaim)
+		}
+	}
+	for _, w := range p.workers {
+		if !w.atRest() {
+			s += fmt.Sprintf("; worker %d of %s: state %d, %d shards", w.n, w.set, w.state, len(w.tasks))
 		}
 	}
 	return s

@@ -12,6 +12,7 @@ import (
 var (
 	seeds = flag.Int("seeds", 12, "how many seeds TestSeeds runs")
 	first = flag.Uint64("first", 1, "the first of them")
+	plain = flag.Bool("noreference", false, "compare nothing with the reference model, to see what the other checkers find")
 	only  = flag.Uint64("seed", 0, "run only this one, and log its trace")
 )
 
@@ -43,6 +44,9 @@ func TestSeeds(t *testing.T) {
 	}
 	if n >= 12 && !sum.jobs.occurred() || n >= 150 && !sum.jobs.allOccurred() {
 		t.Errorf("not all happened to runs of jobs: %+v", sum.jobs)
+	}
+	if n >= 12 && !sum.shards.occurred() || n >= 150 && !sum.shards.allOccurred() {
+		t.Errorf("not all happened to shards: %+v", sum.shards)
 	}
 	if n >= 12 && !sum.sets.occurred() {
 		t.Errorf("not all happened to sets: %+v", sum.sets)

@@ -23,6 +23,7 @@ func (p *program) useNoTTLSession() {
 		s.handles[p.sim.rng.IntN(len(s.handles))].act()
 		s.actClaimants()
 		s.actRunners()
+		s.actWorkers()
 	}
 }
 
@@ -41,6 +42,7 @@ func (p *program) newNoTTLSession(reclaim bool) *simSession {
 	}
 	s.addClaimants()
 	s.addRunners(1, true)
+	s.addWorkers(1, true)
 	p.noTTL, p.sim.history.sessions[s.id] = s, s
 	return s
 }

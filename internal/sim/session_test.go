@@ -31,7 +31,9 @@ type simSession struct {
 	single         *handle  // takes locks of sets alone; nil: none does
 	attaches       bool     // an earlier process opened the session
 	runners        []*runner
-	leftFence      uint64 // of a set that an earlier process had in it; 0: none that is of use
+	name           string         // by which the workers of an earlier session are known; empty: by the member
+	workers        []*shardWorker // of sets of shards
+	leftFence      uint64         // of a set that an earlier process had in it; 0: none that is of use
 }
 
 const (
@@ -65,6 +67,7 @@ func (p *program) openSession() {
 	}
 	s.addSetHandle()
 	s.addRunners(2, false)
+	s.addWorkers(1+int(p.sim.shardsRNG.Uint32N(2)), false)
 	if p.sim.faults.lingers {
 		s.addKeeper()
 		s.addSharers()
@@ -84,7 +87,7 @@ func (p *program) open(s *simSession) {
 	p.sim.history.sessions[s.id] = s
 	acknowledged, replacements := s.startRenewal(), p.replacements
 	p.submit(&wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{
-		Id: s.id[:], Ttl: int64(s.ttl), LockDelay: int64(s.lockDelay), Behavior: s.behavior, Checks: s.checks,
+		Id: s.id[:], Name: s.name, Ttl: int64(s.ttl), LockDelay: int64(s.lockDelay), Behavior: s.behavior, Checks: s.checks,
 	}}}, true, func(r *wire.Reply) {
 		switch {
 		case r.GetCode() == wire.Code_OK && p.replacements != replacements: // as in the client: it may have ended since
@@ -175,6 +178,7 @@ func (p *program) restored(m core.Machine) {
 // exist from where on they are delivered again.
 func (p *program) replaced(alive func(wire.ID) bool) {
 	p.replacements++
+	p.followAgain()
 	for _, s := range []*simSession{p.session, p.noTTL} {
 		if s != nil && s.open && !alive(s.id) {
 			s.lost = true

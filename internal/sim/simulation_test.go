@@ -32,6 +32,7 @@ type simulation struct {
 	endsRNG                          *rand.Rand // for holds with MaxHold
 	setsRNG                          *rand.Rand // for sets
 	jobsRNG                          *rand.Rand // for jobs
+	shardsRNG                        *rand.Rand // for shards
 	now                              time.Duration
 	events                           eventQueue
 	sequence                         uint64
@@ -54,7 +55,9 @@ type simulation struct {
 	claims                           claims
 	jobs                             jobCounts
 	runs                             runs
-	lastKey                          uint64            // of the job with many
+	lastKey                          uint64 // of the job with many
+	shards                           shardCounts
+	works                            works
 	draining                         bool              // programs finish what they hold
 	programsStopped                  bool              // and then renew nothing
 	limits                           map[string]uint32 // of semaphores, as programs believe them agreed
@@ -86,10 +89,11 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		endsRNG:   rand.New(rand.NewPCG(seed, 2)),
 		setsRNG:   rand.New(rand.NewPCG(seed, 3)),
 		jobsRNG:   rand.New(rand.NewPCG(seed, 4)),
+		shardsRNG: rand.New(rand.NewPCG(seed, 5)),
 		traceHash: fnv.New64a(),
 		lastFence: make(map[string]uint64), fences: make(map[grantOf]bool), phases: make(map[grantOf]bool),
 		limits:  semaphoreLimits(),
-		swapped: make(map[string]bool), runs: newRuns(),
+		swapped: make(map[string]bool), runs: newRuns(), works: newWorks(),
 	}
 	if seed%2 == 0 { // the others as with a founder of an earlier build
 		sim.firstLevel = wire.FeatureLevel
@@ -177,6 +181,7 @@ func (sim *simulation) await(limit time.Duration, what string, until func() bool
 					sim.t.Logf("client, connected %t: %v", m.process.remote.connected(), m.process.program.unfinished())
 				}
 			}
+			sim.t.Log(sim.history.audit.shards.unfinished())
 			sim.fail("no %s by %v", what, limit)
 		}
 		return until()
@@ -224,7 +229,7 @@ func (sim *simulation) converged() bool {
 			return false
 		}
 	}
-	return sim.remotesAtRest() && len(sim.history.audit.ends)+len(sim.history.audit.waitingSets) == 0 && sim.history.audit.jobs.atRest() && (!sim.faults.joins || sim.reconciled()) &&
+	return sim.remotesAtRest() && len(sim.history.audit.ends)+len(sim.history.audit.waitingSets) == 0 && sim.history.audit.jobs.atRest() && sim.history.audit.shards.quiet() && (!sim.faults.joins || sim.reconciled()) &&
 		!(sim.anyDestroyed() && slices.ContainsFunc(sessionsOf(sim.history.oracle), sim.ofDestroyed))
 }
 
