@@ -19,6 +19,7 @@
 //	go doc ./examples/configwatch          processes watch shared configuration
 //	go doc ./examples/cache                processes read shared keys from memory
 //	go doc ./examples/exclusivejob         one process runs the job of each period
+//	go doc ./examples/shardedworker        processes share the shards of a store
 //
 // The first, the third and the fourth run several members in one process, by the package
 // examples/oneprocess.
