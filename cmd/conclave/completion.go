@@ -13,6 +13,18 @@ import (
 
 // completeLock completes the name of a lock for a shell.
 func (p *program) completeLock(cmd *cobra.Command, args []string, beginning string) ([]string, cobra.ShellCompDirective) {
+	return p.completeNames(cmd, args, func(ctx context.Context, c *conclave.Client, add func(string) bool) error {
+		for l, err := range c.Locks(ctx, beginning) {
+			if err != nil || !add(l.Name) {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// completeNames completes the first argument by names that list adds until add returns false.
+func (p *program) completeNames(cmd *cobra.Command, args []string, list func(ctx context.Context, c *conclave.Client, add func(string) bool) error) ([]string, cobra.ShellCompDirective) {
 	const most = 50
 	if len(args) > 0 || p.prepare(cmd) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -20,17 +32,13 @@ func (p *program) completeLock(cmd *cobra.Command, args []string, beginning stri
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	var names []string
-	_ = p.connected(ctx, func(c *conclave.Client) error { // a shell has no place for an error
-		for l, err := range c.Locks(ctx, beginning) {
-			if err != nil || len(names) == most {
-				return err
-			}
-			if name(l.Name) == l.Name { // a shell takes each line for a name
-				names = append(names, l.Name)
-			}
+	add := func(n string) bool {
+		if name(n) == n { // a shell takes each line for a name
+			names = append(names, n)
 		}
-		return nil
-	})
+		return len(names) < most
+	}
+	_ = p.connected(ctx, func(c *conclave.Client) error { return list(ctx, c, add) }) // a shell has no place for an error
 	return insertable(names), cobra.ShellCompDirectiveNoFileComp
 }
 

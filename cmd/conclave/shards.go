@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-go/conclave"
+)
+
+func (p *program) shardsCommand() *cobra.Command {
+	var limit, resize int
+	cmd := &cobra.Command{
+		Use: "shards [NAME]", Args: between(0, "NAME"), Short: "List the sets of shards, or the workers and shards of one",
+		Long: "List the sets of shards, or the workers and shards of one. WAITING counts shards that wait for the return of a process that has ended, or for the end of a lock-delay.\n\n" +
+			"--resize changes the count of shards of a set. Each process that works on it ends its works and has ErrLimitMismatch from its Run; those that were started with " +
+			"the new count begin when nothing works under the former one.",
+		ValidArgsFunction: p.completeShards,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			switch {
+			case cmd.Flags().Changed("resize") && len(args) == 0:
+				return usagef("missing NAME of the set whose count is to change")
+			case cmd.Flags().Changed("resize"):
+				return p.call(ctx, func(ctx context.Context, c *conclave.Client) error { return p.resizeShards(ctx, c, args[0], resize) })
+			case len(args) == 1:
+				return p.call(ctx, func(ctx context.Context, c *conclave.Client) error { return p.showShards(ctx, c, args[0]) })
+			}
+			return p.connected(ctx, func(c *conclave.Client) error { return p.listShardSets(ctx, c, limit) })
+		},
+	}
+	limitFlag(cmd.Flags(), &limit)
+	cmd.Flags().IntVar(&resize, "resize", 0, "change the count of the set's shards to `n`, 1 to 4096")
+	return cmd
+}
+
+// shardSetView is a set of shards, without its workers and shards in a listing.
+type shardSetView struct {
+	Name       string `json:"name"`
+	Count      int    `json:"count"`
+	Next       int    `json:"next,omitempty"` // the count that it changes to
+	Generation uint64 `json:"generation"`
+	Owned      int    `json:"owned"`
+	Moving     int    `json:"moving"`
+	Waiting    int    `json:"waiting"`
+
+	Workers []shardWorkerView `json:"workers,omitempty"`
+	Shards  []shardView       `json:"shards,omitempty"`
+}
+
+type shardWorkerView struct {
+	Name      string              `json:"name"`
+	Node      conclave.MemberID   `json:"node"`
+	NodeName  string              `json:"nodeName,omitempty"`
+	Client    bool                `json:"client,omitempty"`
+	Session   *conclave.SessionID `json:"session"` // null: it has ended
+	Capacity  int                 `json:"capacity"`
+	Shards    int                 `json:"shards"` // that it has, or that wait for its return
+	Live      bool                `json:"live"`
+	Leaving   bool                `json:"leaving,omitempty"`
+	Remaining float64             `json:"remaining,omitempty"` // seconds until those that wait go to others
+}
+
+type shardView struct {
+	Shard   int                 `json:"shard"`
+	State   string              `json:"state"` // owned, moving or free
+	Name    string              `json:"name,omitempty"`
+	Node    *conclave.MemberID  `json:"node,omitempty"`
+	Client  bool                `json:"client,omitempty"`
+	Session *conclave.SessionID `json:"session,omitempty"`
+	Fence   *conclave.Fence     `json:"fence,omitempty"`
+}
+
+func shardSetOf(s conclave.ShardsInfo) shardSetView {
+	return shardSetView{Name: s.Name, Count: s.Count, Next: s.Next, Generation: s.Generation, Owned: s.Owned, Moving: s.Moving, Waiting: s.Waiting}
+}
+
+func (p *program) listShardSets(ctx context.Context, c *conclave.Client, limit int) error {
+	return many(p, limit, "SET SHARDS OWNED MOVING WAITING CHANGES-TO", c.ShardSets(ctx, ""), func(s conclave.ShardsInfo) (any, []string) {
+		next := "-"
+		if s.Next != 0 {
+			next = fmt.Sprint(s.Next)
+		}
+		return shardSetOf(s), []string{name(s.Name), fmt.Sprint(s.Count), fmt.Sprint(s.Owned), fmt.Sprint(s.Moving), fmt.Sprint(s.Waiting), next}
+	})
+}
+
+// noShards is the error for a set that does not exist.
+func noShards(set string) error {
+	return withCode(exitRefused, fmt.Errorf("no process works on shards %q: there is no such set", set))
+}
+
+func (p *program) resizeShards(ctx context.Context, c *conclave.Client, set string, count int) error {
+	shards := c.Shards(set, count)
+	before, err := shards.Info(ctx)
+	switch {
+	case err != nil:
+		return err
+	case before.Count == 0:
+		return noShards(set)
+	}
+	if err := shards.Resize(ctx); err != nil {
+		return err
+	}
+	return p.one(map[string]any{"name": set, "former": before.Count, "count": count}, func(w *tabwriter.Writer) {
+		fmt.Fprintf(w, "%s has %d shards once all works of the %d former ones have ended\n", name(set), count, before.Count)
+	})
+}
+
+func (p *program) showShards(ctx context.Context, c *conclave.Client, set string) error {
+	names, err := p.memberNames(ctx, c)
+	if err != nil {
+		return err
+	}
+	info, owners, err := shardsOf(ctx, c, set)
+	switch {
+	case err != nil:
+		return err
+	case info.Count == 0:
+		return noShards(set)
+	}
+	v := shardSetOf(info)
+	for _, worker := range info.Workers {
+		v.Workers = append(v.Workers, shardWorkerOf(worker, names))
+	}
+	for _, o := range owners {
+		v.Shards = append(v.Shards, shardOf(o))
+	}
+	return p.one(v, func(w *tabwriter.Writer) { printShards(w, info, owners, names) })
+}
+
+// shardsOf reads a set and the owners of its shards, whatever their count. They are two reads, so the count may change in between.
+func shardsOf(ctx context.Context, c *conclave.Client, set string) (info conclave.ShardsInfo, owners []conclave.ShardOwner, err error) {
+	count := 1
+	for {
+		if info, err = c.Shards(set, count).Info(ctx); err != nil || info.Count == 0 {
+			return info, nil, err
+		}
+		count, owners = info.Count, nil
+		for o, failed := range c.Shards(set, count).Owners(ctx) {
+			if err = failed; err == nil {
+				owners = append(owners, o)
+			}
+		}
+		if !errors.Is(err, conclave.ErrLimitMismatch) {
+			return info, owners, err
+		}
+	}
+}
+
+func shardWorkerOf(w conclave.ShardWorkerInfo, names memberNames) shardWorkerView {
+	v := shardWorkerView{
+		Name: w.Name, Node: w.Node, NodeName: names[w.Node], Client: w.Client, Capacity: w.Capacity, Shards: w.Shards, Live: w.Live,
+		Leaving: w.Leaving, Remaining: w.Remaining.Seconds(),
+	}
+	if w.Session != (conclave.SessionID{}) {
+		v.Session = &w.Session
+	}
+	return v
+}
+
+func shardOf(o conclave.ShardOwner) shardView {
+	v := shardView{Shard: o.Shard, State: stateOfShard(o)}
+	if o.Fence != 0 {
+		v.Name, v.Node, v.Client, v.Session, v.Fence = o.Name, &o.Node, o.Client, &o.Session, &o.Fence
+	}
+	return v
+}
+
+func stateOfShard(o conclave.ShardOwner) string {
+	switch {
+	case o.Fence == 0:
+		return "free"
+	case o.Moving:
+		return "moving"
+	}
+	return "owned"
+}
+
+// stateOfWorker is what a worker does, or for how long its shards wait for it.
+func stateOfWorker(w conclave.ShardWorkerInfo) string {
+	switch {
+	case w.Live && w.Leaving:
+		return "leaving"
+	case w.Live:
+		return "working"
+	case w.Remaining > 0:
+		return "ended: its shards wait " + span(w.Remaining)
+	}
+	return "ended"
+}
+
+func printShards(w *tabwriter.Writer, info conclave.ShardsInfo, owners []conclave.ShardOwner, names memberNames) {
+	fmt.Fprintf(w, "set:\t%s\n", name(info.Name))
+	fmt.Fprintf(w, "shards:\t%d: %d owned, of these %d moving; %d waiting\n", info.Count, info.Owned, info.Moving, info.Waiting)
+	if info.Next != 0 {
+		fmt.Fprintf(w, "changes:\tto %d shards, when all works have ended\n", info.Next)
+	}
+	fmt.Fprint(w, "\nWORKER\tPROCESS\tSHARDS\tCAPACITY\tSTATE\n")
+	for _, worker := range info.Workers {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", name(worker.Name), names.holder(worker.Node, worker.Client, worker.Name), worker.Shards, worker.Capacity, stateOfWorker(worker))
+	}
+	fmt.Fprint(w, "\nSHARD\tSTATE\tWORKER\tFENCE\tSESSION\n")
+	for _, o := range owners {
+		row := []any{o.Shard, stateOfShard(o), "-", "-", "-"}
+		if o.Fence != 0 {
+			row[2], row[3], row[4] = name(o.Name), o.Fence, o.Session
+		}
+		fmt.Fprintf(w, "%v\t%v\t%v\t%v\t%v\n", row...)
+	}
+}
+
+// completeShards completes the name of a set of shards for a shell.
+func (p *program) completeShards(cmd *cobra.Command, args []string, beginning string) ([]string, cobra.ShellCompDirective) {
+	return p.completeNames(cmd, args, func(ctx context.Context, c *conclave.Client, add func(string) bool) error {
+		for s, err := range c.ShardSets(ctx, beginning) {
+			if err != nil || !add(s.Name) {
+				return err
+			}
+		}
+		return nil
+	})
+}
