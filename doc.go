@@ -35,6 +35,9 @@
 //   - [Semaphore] has a limited number of permits; a [Permit] is one acquisition of
 //     some of them.
 //   - [Election] has one [Leader] at a time, with a value that every member can see.
+//   - [Job] is work that one process does at a time, once for each key or period.
+//   - [Shards] are parts of a work, each of which one process does at a time; the group
+//     divides them among the processes.
 //   - [KV] is a small key/value store. An [Entry] is a key with its value, an [Op] an
 //     operation of a [KV.Txn], an [Event] a change that [KV.Watch] yields.
 //   - [Session] is the lease under which all of these are held. It expires when it was
