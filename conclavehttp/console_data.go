@@ -176,6 +176,7 @@ type answerData struct {
 	Locks      []conclave.LockInfo
 	Semaphores []conclave.SemaphoreInfo
 	Elections  []conclave.Leader
+	ShardSets  []shardSet
 	Keys       []conclave.KeyInfo
 	Sessions   []conclave.SessionInfo
 	Checks     []conclave.CheckInfo
@@ -243,5 +244,5 @@ func (a answerData) Owner(o conclave.LockOwner) ownerData {
 
 // Empty reports whether the page of a listing is empty.
 func (a answerData) Empty() bool {
-	return len(a.Locks)+len(a.Semaphores)+len(a.Elections)+len(a.Keys)+len(a.Sessions)+len(a.Checks) == 0
+	return len(a.Locks)+len(a.Semaphores)+len(a.Elections)+len(a.ShardSets)+len(a.Keys)+len(a.Sessions)+len(a.Checks) == 0
 }

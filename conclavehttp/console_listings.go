@@ -105,6 +105,8 @@ func (a *answerData) list(ctx context.Context, node *conclave.Node, q query) {
 	case kindElections:
 		a.Elections, a.Next, a.Err = firstRows(r, node.Elections(ctx, q.prefix, conclave.After(q.after)), func(l conclave.Leader) string { return l.Name },
 			func(l *conclave.Leader) bool { return of.has(l.Node, l.Session) })
+	case kindShards:
+		a.listShards(ctx, node, q, r)
 	case kindKeys:
 		a.listKeys(ctx, node, q, r)
 	case kindSessions:

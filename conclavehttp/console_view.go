@@ -28,6 +28,7 @@ const (
 	kindLocks      kind = "locks"
 	kindSemaphores kind = "semaphores"
 	kindElections  kind = "elections"
+	kindShards     kind = "shards"
 	kindKeys       kind = "keys"
 	kindSessions   kind = "sessions"
 	kindChecks     kind = "checks"
@@ -41,7 +42,7 @@ const (
 
 // listings are the kinds that a view may show, in the order of the tabs.
 func listings() []kind {
-	return []kind{kindLocks, kindSemaphores, kindElections, kindKeys, kindSessions, kindChecks}
+	return []kind{kindLocks, kindSemaphores, kindElections, kindShards, kindKeys, kindSessions, kindChecks}
 }
 
 // id returns the ID of the part, which is the name of its template.
@@ -118,7 +119,7 @@ func (q query) pause(took time.Duration) time.Duration {
 		return max(slowly, 100*took)
 	case q.kind == kindGroup:
 		return slowly
-	case q.kind == kindWaiting, q.of != "":
+	case q.kind == kindWaiting, q.kind == kindShards, q.of != "":
 		return max(refresh, 100*took)
 	}
 	return refresh

@@ -1,0 +1,116 @@
+package conclavehttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/conclave-go/conclave"
+)
+
+// shardSet is a set of shards, with who has which.
+type shardSet struct {
+	conclave.ShardsInfo
+	Map         []shardWorker
+	MoreWorkers int    // that are not listed
+	Free        string // shards without an owner, those that wait included
+}
+
+// shardWorker is a worker of a set, with what it has.
+type shardWorker struct {
+	conclave.ShardWorkerInfo
+	Has, Moves string // shards that it works on, and those of them that are to move
+}
+
+const (
+	maxWorkers = 16 // of a set that are listed
+	maxRanges  = 16 // of shards that are listed together
+)
+
+// listShards lists sets of shards; of a process or session those that it works on.
+func (a *answerData) listShards(ctx context.Context, node *conclave.Node, q query, r *reading) {
+	var failed error
+	_, a.Next, a.Err = firstRows(r, node.ShardSets(ctx, q.prefix, conclave.After(q.after)), func(s conclave.ShardsInfo) string { return s.Name },
+		func(s *conclave.ShardsInfo) bool {
+			set, err := readShards(ctx, node, s.Name, a.of)
+			failed = errors.Join(failed, err)
+			if r.looked += len(s.Workers) + s.Count; err != nil || set == nil {
+				return false
+			}
+			a.ShardSets = append(a.ShardSets, *set)
+			return true
+		})
+	if a.Err == nil {
+		a.Err = failed
+	}
+}
+
+// readShards reads a set; nil: there is none any more, or none of its workers is listed.
+func readShards(ctx context.Context, node *conclave.Node, name string, of ownership) (*shardSet, error) {
+	info, err := node.Shards(name, 1).Info(ctx)
+	if err != nil || info.Count == 0 {
+		return nil, err
+	}
+	var owners []conclave.ShardOwner
+	for o, err := range node.Shards(name, info.Count).Owners(ctx) {
+		switch {
+		case errors.Is(err, conclave.ErrLimitMismatch): // the count has changed meanwhile: the next reading shows it
+		case err != nil:
+			return nil, err
+		default:
+			owners = append(owners, o)
+		}
+	}
+	return mapOf(info, owners, of), nil
+}
+
+// mapOf returns a set with who has which of its shards, or nil if none of its workers is listed.
+func mapOf(info conclave.ShardsInfo, owners []conclave.ShardOwner, of ownership) *shardSet {
+	has, moves := make(map[conclave.SessionID][]int), make(map[conclave.SessionID][]int)
+	var free []int
+	for _, o := range owners {
+		switch {
+		case o.Fence == 0:
+			free = append(free, o.Shard)
+		case o.Moving:
+			moves[o.Session] = append(moves[o.Session], o.Shard)
+			fallthrough
+		default:
+			has[o.Session] = append(has[o.Session], o.Shard)
+		}
+	}
+	set := &shardSet{ShardsInfo: info, Free: ranges(free)}
+	workers := slices.DeleteFunc(slices.Clone(info.Workers), func(w conclave.ShardWorkerInfo) bool { return !of.has(w.Node, w.Session) })
+	if len(workers) == 0 && !of.all() {
+		return nil
+	}
+	for _, w := range workers[:min(len(workers), maxWorkers)] {
+		set.Map = append(set.Map, shardWorker{w, ranges(has[w.Session]), ranges(moves[w.Session])})
+	}
+	set.MoreWorkers = len(workers) - len(set.Map)
+	return set
+}
+
+// ranges returns ascending numbers, in short, such as "0–3, 7".
+func ranges(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		if len(parts) == maxRanges {
+			parts = append(parts, "…")
+			break
+		}
+		end := i + 1
+		for end < len(numbers) && numbers[end] == numbers[end-1]+1 {
+			end++
+		}
+		if part := fmt.Sprint(numbers[i]); end == i+1 {
+			parts = append(parts, part)
+		} else {
+			parts = append(parts, fmt.Sprintf("%s–%d", part, numbers[end-1]))
+		}
+		i = end
+	}
+	return strings.Join(parts, ", ")
+}
