@@ -59,6 +59,10 @@ type Metrics struct {
 
 	Held      int    // live holds of this node: locks, sets, elections, permits, runs of jobs, shards, and locks that linger
 	HoldsLost uint64 // see Events.LockLost
+	// Shards is how many this node works on by [Shards.Run]. ShardsMoved counts those that it was asked to release, because they
+	// move or their number changes; ShardsOverdue those whose work had not returned within [Grace], and may go on beside the next owner's.
+	Shards                     int
+	ShardsMoved, ShardsOverdue uint64
 	// LogLinesDropped is how many log lines Config.Logger did not take in time.
 	LogLinesDropped uint64
 	Own             int // live sessions of this node
@@ -242,6 +246,7 @@ func (n *Node) Metrics() Metrics {
 		GroupTime: time.Duration(member.GroupTime.Load()), DiskBytes: disk.Used, DiskFree: disk.Free, DiskNeeded: disk.Needed,
 		LogLinesDropped: n.app.lines.Dropped(),
 
+		Shards: int(own.Shards.Load()), ShardsMoved: own.ShardsMoved.Load(), ShardsOverdue: own.ShardsOverdue.Load(),
 		Held: holds, HoldsLost: own.Lost.Load(), Own: sessions, Connected: int(member.Clients.Load()),
 		Sessions: group.Sessions, Locks: group.Locks, Elections: group.Elections, Semaphores: group.Semaphores,
 		Waiters: group.Waiters, Keys: group.Keys, Checks: group.Checks, Clients: group.Clients,

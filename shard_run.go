@@ -99,6 +99,9 @@ func (r *shardRun) loop() {
 		}
 	}
 	r.stopFollowing()
+	for shard := range r.own { // after a loss, what has no work
+		r.put(shard, nil)
+	}
 }
 
 // isOver reports whether nothing of the run is left.

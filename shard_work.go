@@ -54,7 +54,7 @@ func (r *shardRun) begin(s client.AssignedShard) {
 	}
 	w.hold, w.running = hold, true
 	w.ctx, w.cancel = context.WithCancelCause(ContextWithFence(r.ctx, w.fence))
-	r.own[w.shard] = w
+	r.put(w.shard, w)
 	r.running++
 	go r.call(w)
 }
@@ -92,17 +92,32 @@ func (r *shardRun) workReturned(e shardEnd) {
 	if !w.released {
 		r.give(w, stopped)
 	}
-	if r.own[w.shard] = nil; w.next != nil {
+	if r.put(w.shard, nil); w.next != nil {
 		r.assigned([]client.AssignedShard{*w.next})
 	}
 }
 
+// put notes what this process has of a shard; nil: nothing.
+func (r *shardRun) put(shard int, w *shardWork) {
+	here := &r.shards.group.client.Metrics().Shards
+	switch had := r.own[shard] != nil; {
+	case w != nil && !had:
+		here.Add(1)
+	case w == nil && had:
+		here.Add(-1)
+	}
+	r.own[shard] = w
+}
+
 // stop ends the context of a work, or releases a shard whose work has returned.
 func (r *shardRun) stop(w *shardWork, cause error) {
+	if cause == ErrShardMoved && !w.ended {
+		r.shards.group.client.Metrics().ShardsMoved.Add(1)
+	}
 	switch {
 	case !w.running:
 		r.give(w, stopped)
-		r.own[w.shard] = nil
+		r.put(w.shard, nil)
 	case !w.ended:
 		w.ended = true
 		w.cancel(cause)
@@ -121,6 +136,7 @@ func (r *shardRun) gracePassed() {
 		r.graces = r.graces[1:]
 		if w.running && !w.released {
 			w.released = true
+			r.shards.group.client.Metrics().ShardsOverdue.Add(1)
 			r.give(w, stillRunning)
 		}
 	}

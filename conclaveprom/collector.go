@@ -91,6 +91,8 @@ func (k sink) traffic(m conclave.Metrics) {
 	k.counter("commands_resent_total", float64(m.CommandsResent))
 	k.counter("lingering_grants_total", float64(m.LingeringGrants))
 	k.counter("holds_lost_total", float64(m.HoldsLost))
+	k.counter("shards_moved_total", float64(m.ShardsMoved))
+	k.counter("shards_overdue_total", float64(m.ShardsOverdue))
 	k.counter("log_lines_dropped_total", float64(m.LogLinesDropped))
 	k.counter("leader_changes_total", float64(m.LeaderChanges))
 	k.counter("snapshots_sent_total", float64(m.SnapshotsSent))
@@ -121,6 +123,7 @@ func (k sink) raft(m conclave.Metrics, s conclave.Status) {
 
 func (k sink) state(m conclave.Metrics) {
 	k.gauge("node_holds", float64(m.Held))
+	k.gauge("node_shards", float64(m.Shards))
 	k.gauge("node_sessions", float64(m.Own))
 	k.gauge("sessions", float64(m.Sessions))
 	k.gauge("locks", float64(m.Locks))

@@ -144,6 +144,7 @@ func TestCollector_EachMetricMoves(t *testing.T) {
 	s.locks()
 	s.semaphoresAndElections()
 	s.keys()
+	s.shards()
 	s.losses()
 	s.clients()
 	s.leadership()

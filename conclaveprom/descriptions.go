@@ -29,8 +29,11 @@ func ofCalls() []description {
 		{"commands_resent_total", "Commands sent again, as their outcomes had not come in time.", nil},
 		{"lingering_grants_total", "Grants of lingering locks to handles of this node.", nil},
 		{"renewal_margin_seconds", "For how long a session of this node would have lasted when its renewal was acknowledged, but for its checks.", nil},
-		{"node_holds", "Live holds of this node: locks, elections, permits, and locks that linger.", nil},
+		{"node_holds", "Live holds of this node: locks, elections, permits, runs of jobs, shards, and locks that linger.", nil},
 		{"holds_lost_total", "Holds that this node has lost.", nil},
+		{"node_shards", "Shards that this node works on.", nil},
+		{"shards_moved_total", "Shards that this node was asked to release, as they move or their number changes.", nil},
+		{"shards_overdue_total", "Shards that this node has released before the work on them had returned, as it took longer than Grace.", nil},
 		{"log_lines_dropped_total", "Log lines that the application's logger did not take in time.", nil},
 		{"node_sessions", "Live sessions of this node.", nil},
 	}

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"sync/atomic"
+
 	"github.com/conclave-go/conclave/internal/metrics"
 )
 
@@ -11,6 +13,10 @@ type Metrics struct {
 	Margin *metrics.Histogram
 	Kept   metrics.Counter // grants of lingering locks by this process
 	Lost   metrics.Counter // holds that were lost
+
+	Shards        atomic.Int64    // that this process works on
+	ShardsMoved   metrics.Counter // that it was asked to release, as they move or their number changes
+	ShardsOverdue metrics.Counter // that it has released before the work on them had returned
 }
 
 // Metrics returns what the client counts.
