@@ -13,7 +13,7 @@ import (
 )
 
 // ShardOwner is the owner of a shard. With Fence 0 the shard has none: it is between two owners, in a lock-delay, waits for the
-// return of a process that has ended ([Settle]), or no process works on the set. Then only Shard is set.
+// return of a process that has ended ([Settle]), or no process works on the set. Then only Shard and, perhaps, Reserved are set.
 type ShardOwner struct {
 	Shard int
 	// Fence is that of the ownership. A router sends it along, and an owner refuses a larger one than its own: it is not the
@@ -24,6 +24,8 @@ type ShardOwner struct {
 	Node    MemberID // of its process
 	Client  bool     // Node is a client; see [Dial]
 	Moving  bool     // the owner is to end its work, as the shard is to move
+	// Reserved is the name of the session whose process the shard waits for: until that is back, or until its lock-delay has passed.
+	Reserved string
 }
 
 // Owner returns the owner of a shard, on any process. It is linearizable and blocks until a quorum has confirmed that this node is
@@ -100,8 +102,11 @@ func (s *Shards) ownersIn(v *machine.ShardsView) ([]ShardOwner, error) {
 		workers[w.Number] = w
 	}
 	for i, sh := range v.Shards {
-		if sh.Fence != 0 {
+		switch {
+		case sh.Fence != 0:
 			owners[i] = ownedBy(workers[sh.Worker], i, sh.Fence, sh.Moving)
+		case sh.Worker != 0:
+			owners[i].Reserved = workers[sh.Worker].Name
 		}
 	}
 	return owners, nil

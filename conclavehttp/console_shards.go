@@ -15,13 +15,14 @@ type shardSet struct {
 	conclave.ShardsInfo
 	Map         []shardWorker
 	MoreWorkers int    // that are not listed
-	Free        string // shards without an owner, those that wait included
+	Free        string // shards that neither have an owner nor wait for one
 }
 
 // shardWorker is a worker of a set, with what it has.
 type shardWorker struct {
 	conclave.ShardWorkerInfo
 	Has, Moves string // shards that it works on, and those of them that are to move
+	Waits      string // shards that wait for one of its name
 }
 
 const (
@@ -68,10 +69,12 @@ func readShards(ctx context.Context, node *conclave.Node, name string, of owners
 
 // mapOf returns a set with who has which of its shards, or nil if none of its workers is listed.
 func mapOf(info conclave.ShardsInfo, owners []conclave.ShardOwner, of ownership) *shardSet {
-	has, moves := make(map[conclave.SessionID][]int), make(map[conclave.SessionID][]int)
+	has, moves, waits := make(map[conclave.SessionID][]int), make(map[conclave.SessionID][]int), make(map[string][]int)
 	var free []int
 	for _, o := range owners {
 		switch {
+		case o.Reserved != "":
+			waits[o.Reserved] = append(waits[o.Reserved], o.Shard)
 		case o.Fence == 0:
 			free = append(free, o.Shard)
 		case o.Moving:
@@ -87,7 +90,7 @@ func mapOf(info conclave.ShardsInfo, owners []conclave.ShardOwner, of ownership)
 		return nil
 	}
 	for _, w := range workers[:min(len(workers), maxWorkers)] {
-		set.Map = append(set.Map, shardWorker{w, ranges(has[w.Session]), ranges(moves[w.Session])})
+		set.Map = append(set.Map, shardWorker{w, ranges(has[w.Session]), ranges(moves[w.Session]), ranges(waits[w.Name])})
 	}
 	set.MoreWorkers = len(workers) - len(set.Map)
 	return set

@@ -66,12 +66,14 @@ type shardWorkerView struct {
 
 type shardView struct {
 	Shard   int                 `json:"shard"`
-	State   string              `json:"state"` // owned, moving or free
+	State   string              `json:"state"` // owned, moving, reserved or free
 	Name    string              `json:"name,omitempty"`
 	Node    *conclave.MemberID  `json:"node,omitempty"`
 	Client  bool                `json:"client,omitempty"`
 	Session *conclave.SessionID `json:"session,omitempty"`
 	Fence   *conclave.Fence     `json:"fence,omitempty"`
+	// Reserved is the name of the process that has ended and whose return the shard waits for.
+	Reserved string `json:"reserved,omitempty"`
 }
 
 func shardSetOf(s conclave.ShardsInfo) shardSetView {
@@ -163,7 +165,7 @@ func shardWorkerOf(w conclave.ShardWorkerInfo, names memberNames) shardWorkerVie
 }
 
 func shardOf(o conclave.ShardOwner) shardView {
-	v := shardView{Shard: o.Shard, State: stateOfShard(o)}
+	v := shardView{Shard: o.Shard, State: stateOfShard(o), Reserved: o.Reserved}
 	if o.Fence != 0 {
 		v.Name, v.Node, v.Client, v.Session, v.Fence = o.Name, &o.Node, o.Client, &o.Session, &o.Fence
 	}
@@ -172,6 +174,8 @@ func shardOf(o conclave.ShardOwner) shardView {
 
 func stateOfShard(o conclave.ShardOwner) string {
 	switch {
+	case o.Reserved != "":
+		return "reserved"
 	case o.Fence == 0:
 		return "free"
 	case o.Moving:
@@ -206,8 +210,11 @@ func printShards(w *tabwriter.Writer, info conclave.ShardsInfo, owners []conclav
 	fmt.Fprint(w, "\nSHARD\tSTATE\tWORKER\tFENCE\tSESSION\n")
 	for _, o := range owners {
 		row := []any{o.Shard, stateOfShard(o), "-", "-", "-"}
-		if o.Fence != 0 {
+		switch {
+		case o.Fence != 0:
 			row[2], row[3], row[4] = name(o.Name), o.Fence, o.Session
+		case o.Reserved != "":
+			row[2] = name(o.Reserved)
 		}
 		fmt.Fprintf(w, "%v\t%v\t%v\t%v\t%v\n", row...)
 	}

@@ -105,7 +105,7 @@ func TestShards_Waiting(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	v := decoded[shardSetView](t, must(t, n, "shards", "orders", "-o", "json"))
-	if w := v.Workers[0]; w.Live || w.Session != nil || w.Remaining <= 0 || w.Shards != 2 || v.Waiting != 2 || v.Shards[0].State != "free" {
+	if w := v.Workers[0]; w.Live || w.Session != nil || w.Remaining <= 0 || w.Shards != 2 || v.Waiting != 2 || v.Shards[0].State != "reserved" || v.Shards[0].Reserved != hostile {
 		t.Errorf("%+v", v)
 	}
 }
