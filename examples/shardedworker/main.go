@@ -20,8 +20,9 @@
 //   - Pause one, by kill -STOP and its process ID, and kill -CONT when the others
 //     have begun its shards. It notices that it has lost them; if it notices too
 //     late, the store refuses what it writes.
-//   - Start a fourth, with another -dir, -name and -bind, and no -expect: three
-//     shards move to it. With -capacity 2 it gets twice as many as the others.
+//   - Start a fourth, with another -dir, -name and -bind, the three addresses in
+//     -join, and no -expect: three shards move to it. With -capacity 2 it gets more
+//     than the others.
 //
 // On Windows the printed command is taskkill /F, and there are neither -TERM nor
 // -STOP.
