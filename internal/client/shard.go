@@ -141,7 +141,7 @@ func (w *ShardWorker) Share(v *machine.ShardsView) (s ShardShare) {
 	if v == nil {
 		return s
 	}
-	i := slices.IndexFunc(v.Workers, func(o machine.ShardWorkerView) bool { return w.Is(o.Session, o.Handle) })
+	i := slices.IndexFunc(v.Workers, func(o machine.ShardWorkerView) bool { return w.Is(o.Session, o.Handle) && !o.Left })
 	if i < 0 {
 		return s
 	}

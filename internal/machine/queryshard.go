@@ -29,6 +29,7 @@ type ShardWorkerView struct {
 	Client   bool // Member is a client's ID
 	Live     bool // its session has not ended
 	Leaving  bool
+	Left     bool `json:",omitempty"` // by its process: its session was attached to another since, whose handles may have the same numbers
 	Capacity uint32
 	Shards   int // that are assigned to it
 	// Remaining is for how long the shards of one that has ended wait for another of its name.
@@ -111,7 +112,7 @@ func (x sharding) viewWorker(w *worker) ShardWorkerView {
 		Capacity: w.capacity, Shards: w.shards,
 	}
 	if w.isLive() {
-		v.Session = w.session.id
+		v.Session, v.Left = w.session.id, w.isLeft()
 	} else if w.until != 0 {
 		v.Remaining = max(0, w.until-x.now)
 	}

@@ -36,10 +36,10 @@ func (r *rig) shownShards(s *reference.ShardSet) ShardsView {
 	for _, w := range s.Workers {
 		of := ShardWorkerView{
 			Number: w.Number, Name: w.Name, Session: w.Session, Handle: w.Handle, Member: w.Member, Client: w.Client, Live: reference.Lives(&r.model, w.Session),
-			Leaving: w.Leaving, Capacity: w.Capacity, Shards: reference.ShardsOf(s, w), Remaining: reference.Remaining(&r.model, w),
+			Leaving: w.Leaving, Left: w.Left, Capacity: w.Capacity, Shards: reference.ShardsOf(s, w), Remaining: reference.Remaining(&r.model, w),
 		}
 		if !of.Live {
-			of.Session = wire.ID{}
+			of.Session, of.Left = wire.ID{}, false
 		} else if reference.Takes(&r.model, w) {
 			v.Takers++
 		}

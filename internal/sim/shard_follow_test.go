@@ -93,7 +93,7 @@ func (w *shardWorker) seen(v *machine.ShardsView, before []*shardTask) {
 	own := -1
 	if v != nil {
 		own = slices.IndexFunc(v.Workers, func(o machine.ShardWorkerView) bool {
-			return o.Live && o.Session == w.session.id && o.Handle == w.n
+			return o.Live && !o.Left && o.Session == w.session.id && o.Handle == w.n
 		})
 	}
 	if own < 0 {
