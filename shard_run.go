@@ -28,16 +28,17 @@ type shardRun struct {
 	released      chan struct{}
 	left          chan []client.AssignedShard
 
-	own     []*shardWork // by shard; nil: it is not assigned to this worker, or was released
-	floor   []Fence      // by shard: the last one that was released. A late update may still show it
-	running int          // calls of work
-	owed    [2][]client.AssignedShard
-	busy    bool // a release is under way
-	ending  *shardRunEnd
-	quitted bool // the worker has left, and what it had is known
-	lost    bool // the session has ended
-	graces  []*shardWork
-	timer   *time.Timer // of the first of graces
+	own         []*shardWork // by shard; nil: it is not assigned to this worker, or was released
+	floor       []Fence      // by shard: the last one that was released. A late update may still show it
+	running     int          // calls of work
+	owed        [2][]client.AssignedShard
+	busy        bool // a release is under way
+	ending      *shardRunEnd
+	interrupted bool // by ctx
+	quitted     bool // the worker has left, and what it had is known
+	lost        bool // the session has ended
+	graces      []*shardWork
+	timer       *time.Timer // of the first of graces
 }
 
 // The lists of owed: of shards whose work has ended, and of those whose work may go on.
@@ -81,7 +82,7 @@ func (r *shardRun) loop() {
 			r.lose()
 		case <-done:
 			done = nil
-			r.end(shardRunEnd{cause: context.Cause(r.ctx), err: fault("run", r.shards.name, contextError(r.ctx))})
+			r.interrupt()
 		case u := <-r.updates:
 			r.updated(u)
 		case err := <-r.followed:
@@ -101,6 +102,14 @@ func (r *shardRun) loop() {
 	r.stopFollowing()
 	for shard := range r.own { // after a loss, what has no work
 		r.put(shard, nil)
+	}
+}
+
+// interrupt ends the run when ctx is done. That is noticed before anything is released that would come back.
+func (r *shardRun) interrupt() {
+	if !r.interrupted && r.ctx.Err() != nil {
+		r.interrupted = true
+		r.end(shardRunEnd{cause: context.Cause(r.ctx), err: fault("run", r.shards.name, contextError(r.ctx))})
 	}
 }
 
@@ -223,14 +232,17 @@ func (r *shardRun) end(e shardRunEnd) {
 		}
 	}
 	if !r.lost {
-		r.routines.Go(r.leave)
+		r.leave()
 	}
 }
 
-// leave has the worker leave, and sends what it still has: an update of that may not have come.
+// leave has the worker leave, and r.left gets what it still has: an update of that may not have come.
 func (r *shardRun) leave() {
-	shards, _ := r.worker.Leave() // else the session has ended
-	r.left <- shards
+	left := r.worker.Leave()
+	r.routines.Go(func() {
+		shards, _ := left() // else the session has ended
+		r.left <- shards
+	})
 }
 
 // lose ends the run because the session has ended: there is nothing to release.

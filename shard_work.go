@@ -75,8 +75,7 @@ func (r *shardRun) call(w *shardWork) {
 // workReturned notes the end of a call of work.
 func (r *shardRun) workReturned(e shardEnd) {
 	w := e.shardWork
-	r.running--
-	w.running = false
+	r.interrupt()
 	ended := w.ctx.Err()
 	ordinary := e.err == nil || ended != nil && (errors.Is(e.err, ended) || errors.Is(e.err, context.Cause(w.ctx)))
 	w.cancel(nil)
@@ -86,6 +85,8 @@ func (r *shardRun) workReturned(e shardEnd) {
 	case !ordinary:
 		r.end(shardRunEnd{cause: e.err, err: e.err})
 	}
+	r.running--
+	w.running = false
 	if ended == nil && r.ending == nil {
 		return // the shard stays
 	}

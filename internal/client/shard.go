@@ -162,21 +162,29 @@ func (w *ShardWorker) Release(shards []AssignedShard, stillRunning bool) error {
 		for _, s := range part {
 			release.Shards, release.Fences = append(release.Shards, s.Shard), append(release.Fences, s.Fence)
 		}
-		if err := w.settled(&wire.Command{Op: &wire.Command_ReleaseShards{ReleaseShards: release}}); err != nil {
+		if err := w.settled(w.pursue(&wire.Command{Op: &wire.Command_ReleaseShards{ReleaseShards: release}})); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Leave has the group assign no more shards to the worker, and returns those that it is to release. It blocks as Release does.
-func (w *ShardWorker) Leave() ([]AssignedShard, error) {
-	err := w.settled(&wire.Command{Op: &wire.Command_LeaveShards{LeaveShards: &wire.LeaveShards{
+// Leave has the group assign no more shards to the worker. It does not block: what is released later does not come back. left
+// returns the shards that the worker is to release. It blocks as Release does.
+func (w *ShardWorker) Leave() (left func() ([]AssignedShard, error)) {
+	leave := w.pursue(&wire.Command{Op: &wire.Command_LeaveShards{LeaveShards: &wire.LeaveShards{
 		Set: w.set, Session: w.lease.id[:], Handle: w.number,
 	}}})
-	if err != nil {
-		return nil, err
+	return func() ([]AssignedShard, error) {
+		if err := w.settled(leave); err != nil {
+			return nil, err
+		}
+		return w.remaining()
 	}
+}
+
+// remaining asks the group for the shards of a worker that has left.
+func (w *ShardWorker) remaining() ([]AssignedShard, error) {
 	asking, stop := WithLoss(context.Background(), w.lease.done, leaseEnded)
 	defer stop()
 	for pause := minBusyPause; ; pause = min(2*pause, maxBusyPause) {
@@ -195,16 +203,21 @@ func (w *ShardWorker) Leave() ([]AssignedShard, error) {
 // Quit has the worker leave in the background, and release what it has. Nothing works on that.
 func (w *ShardWorker) Quit() {
 	w.client.requests.start(func() {
-		if shards, err := w.Leave(); err == nil {
+		if shards, err := w.Leave()(); err == nil {
 			_ = w.Release(shards, false) // else the lease has ended
 		}
 	})
 }
 
-// settled pursues a command and waits for its outcome. A worker that the group does not know any more has nothing.
-func (w *ShardWorker) settled(cmd *wire.Command) error {
+// pursue submits a command, and returns what gets its outcome.
+func (w *ShardWorker) pursue(cmd *wire.Command) <-chan answer {
 	answered := make(chan answer, 1)
 	w.client.pursue(cmd, func(a answer) { answered <- a })
+	return answered
+}
+
+// settled waits for the outcome of a command. A worker that the group does not know any more has nothing.
+func (w *ShardWorker) settled(answered <-chan answer) error {
 	select {
 	case a := <-answered:
 		err := a.fault()

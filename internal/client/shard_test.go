@@ -82,7 +82,7 @@ func TestShardWorker_ReleasesAndLeaves(t *testing.T) {
 		if op := g.last().GetReleaseShards(); !op.GetLost() || op.GetShards()[0] != moving[0].Shard || op.GetFences()[0] != moving[0].Fence {
 			t.Errorf("%v", op)
 		}
-		left, err := w.Leave()
+		left, err := w.Leave()()
 		if err != nil || len(left) != 3 {
 			t.Fatalf("%+v, %v", left, err)
 		}
@@ -95,7 +95,7 @@ func TestShardWorker_ReleasesAndLeaves(t *testing.T) {
 		if s := w.Share(g.shards("s")); s.Present {
 			t.Errorf("%+v of a worker that has left", s)
 		}
-		if left, err := w.Leave(); err != nil || left != nil {
+		if left, err := w.Leave()(); err != nil || left != nil {
 			t.Errorf("a second Leave: %+v, %v", left, err)
 		}
 		if s := w.Share(nil); s.Present {
@@ -215,7 +215,7 @@ func TestShardWorker_Lost(t *testing.T) {
 			t.Error("the shard that is not released is lost, and no other")
 		}
 		wantKind(t, w.Release([]AssignedShard{{Shard: 0, Fence: 7}}, false), Lost)
-		_, err = w.Leave()
+		_, err = w.Leave()()
 		wantKind(t, err, Lost)
 		if _, err := w.Begin("s 2", 9); !errors.Is(err, errLeaseEnded) {
 			t.Errorf("a shard begins after the end of the lease: %v", err)
