@@ -130,9 +130,13 @@ func (a *shardAudit) leave(set *auditedSet, w *auditedWorker) {
 	w.leaving, set.all = true, true
 	set.calm.disturb()
 	a.expire(set, w)
+	delay := w.delay
+	if lockDelay := a.sessions[w.session].LockDelay; w.left && lockDelay > 0 { // its process may go on
+		delay = max(delay, a.m.Now()+lockDelay)
+	}
 	for i := range set.shards {
 		if sh := &set.shards[i]; sh.owner == w && !w.ended && (!sh.claimed() || w.left) {
-			*sh = auditedShard{delay: w.delay, fence: sh.fence}
+			*sh = auditedShard{delay: delay, fence: sh.fence}
 		}
 	}
 }

@@ -237,15 +237,12 @@ func (x shards) former(s *ShardSet, session *Session) (first *ShardWorker) {
 			first = w
 		}
 	}
-	if first != nil {
-		return first
-	}
 	for _, w := range s.Workers { // by number
-		if !w.Leaving && !x.live(w) && w.Name == session.name && (w.Name != "" || w.Member == session.Member) {
-			return w
+		if first == nil && !w.Leaving && !x.live(w) && w.Name == session.name && (w.Name != "" || w.Member == session.Member) {
+			first = w
 		}
 	}
-	return nil
+	return first
 }
 
 // takeOver prepares a worker for another handle, which gets its number and its shards.
@@ -395,10 +392,7 @@ func (x shards) changes(c fact.ShardChange) { x.shardChanges = append(x.shardCha
 // announce emits, once in an entry, that more of a set has changed than its shards, and has it planned.
 func (x shards) announce(s *ShardSet) {
 	s.due = true
-	all := fact.ShardChange{Set: s.Name, All: true}
-	if !slices.Contains(x.shardChanges, all) {
+	if all := (fact.ShardChange{Set: s.Name, All: true}); !slices.Contains(x.shardChanges, all) {
 		x.changes(all)
 	}
 }
-
-func (x shards) reached(what string) { jobs(x).reached("shards: " + what) }

@@ -190,3 +190,5 @@ func ShardsOf(s *ShardSet, w *ShardWorker) (n int) {
 
 // Remaining is for how long what a worker had, whose session was released, waits for another one of its name.
 func Remaining(r *Model, w *ShardWorker) int64 { return max(0, w.until-r.Now) }
+
+func (x shards) reached(what string) { jobs(x).reached("shards: " + what) }
