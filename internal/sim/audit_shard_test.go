@@ -175,7 +175,7 @@ func (a *shardAudit) entry(facts []fact.ShardChange) {
 		case set == nil:
 			a.sim.fail("a fact of a set that nothing has joined: %+v", f)
 		case f.All:
-			set.told = true
+			set.emitted = true
 		case f.Fence == 0:
 			if len(set.released) == 0 || set.released[0] != f.Shard {
 				a.sim.fail("%+v is emitted, and released were %v", f, set.released)
@@ -195,7 +195,7 @@ func (a *shardAudit) entry(facts []fact.ShardChange) {
 			delete(a.sets, set.name)
 		}
 		a.check(set, gone)
-		set.all, set.told = false, false
+		set.all, set.emitted = false, false
 		return gone
 	})
 }

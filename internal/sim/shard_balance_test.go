@@ -70,8 +70,8 @@ func (a *shardAudit) unfinished() (s string) {
 
 // check checks a set after an entry: no shard is left over for which there is a worker, and none has too many unless some move.
 func (a *shardAudit) check(set *auditedSet, gone bool) {
-	if set.all != set.told {
-		a.sim.fail("%s: more than a shard has changed %t, emitted %t: %+v", set.name, set.all, set.told, set)
+	if set.all != set.emitted {
+		a.sim.fail("%s: more than a shard has changed %t, emitted %t: %+v", set.name, set.all, set.emitted, set)
 	}
 	if len(set.released) > 0 {
 		a.sim.fail("%s: %v were released, which was not emitted", set.name, set.released)

@@ -17,7 +17,7 @@ type auditedSet struct {
 	workers  []*auditedWorker // in the order of joining
 	shards   []auditedShard
 	all      bool     // in this entry more has changed than a shard
-	told     bool     // and that was emitted
+	emitted  bool     // and a fact says so
 	released []uint32 // shards that were released in this entry
 	calm     calm
 }
