@@ -8,14 +8,45 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
+// shardStall is an entry that touches many shards.
+type shardStall struct {
+	name    string
+	prepare func(d *driver) *wire.Batch
+}
+
+// crowdStalls are those of a session with as many workers as there may be.
+var crowdStalls = []shardStall{
+	{"a session with 1,024 workers in each of 15 sets releases a shard of each", func(d *driver) *wire.Batch {
+		d.crowd(15, "w0")
+		var all []*wire.Command
+		for s := range 15 {
+			all = append(all, d.releaseAll(fmt.Sprint("set", s), "w0"))
+		}
+		return d.batch(all...)
+	}},
+	{"14,000 joins of it are refused", func(d *driver) *wire.Batch {
+		d.crowd(15, "w0")
+		var all []*wire.Command
+		for i := range uint64(14_000) {
+			all = append(all, joinCommand("set0", MaxShards, "w0", 10_000+i, 1, 0))
+		}
+		return d.batch(all...)
+	}},
+	{"the counts of 15 sets with 1,024 workers each change", func(d *driver) *wire.Batch {
+		d.crowd(15, "w0")
+		var all []*wire.Command
+		for s := range 15 {
+			all = append(all, resizeShardsCommand(fmt.Sprint("set", s), MaxShards-1))
+		}
+		return d.batch(all...)
+	}},
+}
+
 // BenchmarkStallShards is BenchmarkStall for the largest sets of shards.
 //
 //	go test -run '^$' -bench StallShards -benchtime 1x ./internal/machine
 func BenchmarkStallShards(b *testing.B) {
-	for _, s := range []struct {
-		name    string
-		prepare func(d *driver) *wire.Batch
-	}{
+	for _, s := range append(crowdStalls, []shardStall{
 		{"the first worker joins", func(d *driver) *wire.Batch { return d.batch(joinCommand("set0", MaxShards, "w0", 1, 1, 0)) }},
 		{"a worker joins 64", func(d *driver) *wire.Batch {
 			d.employ(1, 64)
@@ -45,7 +76,7 @@ func BenchmarkStallShards(b *testing.B) {
 			}
 			return d.batch(all...)
 		}},
-	} {
+	}...) {
 		b.Run(s.name, func(b *testing.B) {
 			stall(b, func() (*driver, *wire.Batch) {
 				d := newDriverAt(b, wire.LevelShards)
@@ -58,6 +89,18 @@ func BenchmarkStallShards(b *testing.B) {
 			})
 		})
 	}
+}
+
+// crowd has a session join sets of MaxShards with MaxShardWorkers handles each, until all is granted.
+func (d *driver) crowd(sets int, session string) {
+	for s := range sets {
+		var all []*wire.Command
+		for w := range uint64(MaxShardWorkers) {
+			all = append(all, joinCommand(fmt.Sprint("set", s), MaxShards, session, w+1, 1, 0))
+		}
+		d.do(all...)
+	}
+	d.employ(0, 0)
 }
 
 // employ has workers join sets of MaxShards, until all is granted.

@@ -65,9 +65,11 @@ func (x sharding) unbound(s *session) {
 // attached has the workers of the session's former process wait for those of the next one, but for those that were leaving: none can release what
 // they have.
 func (x sharding) attached(s *session) {
+	forsaken := make(map[*shardSet]bool)
 	for w := range s.workers.All(&x.visits) {
-		if w.leaving {
-			x.dismiss(w)
+		if w.leaving && !forsaken[w.set] { // one of many, perhaps
+			forsaken[w.set] = true
+			x.forsake(w.set)
 		}
 		x.changedAll(w.set)
 		x.touch(w.set)

@@ -102,17 +102,19 @@ func (x sharding) former(set *shardSet, s *session) *worker {
 	if set == nil {
 		return nil
 	}
-	for w := range s.workers.All(&x.visits) {
-		if w.set == set && !w.leaving && w.isLeft() {
-			return w
+	var left, ended *worker
+	for _, w := range set.workers { // not those of the session, which may work for many sets
+		switch {
+		case w.leaving:
+		case w.session == s && w.isLeft():
+			if left == nil || w.joined < left.joined {
+				left = w
+			}
+		case ended == nil && !w.isLive() && w.name == s.name && (w.name != "" || w.member == s.member):
+			ended = w
 		}
 	}
-	for _, w := range set.workers {
-		if !w.leaving && !w.isLive() && w.name == s.name && (w.name != "" || w.member == s.member) {
-			return w
-		}
-	}
-	return nil
+	return cmp.Or(left, ended)
 }
 
 // mayAdd returns nil or the refusal of another worker, in a set that exists, or in a new one.
@@ -207,6 +209,7 @@ func (x sharding) leave(c *wire.LeaveShards) *wire.Reply {
 	}
 	if !w.leaving {
 		x.dismiss(w)
+		x.forsake(w.set)
 		x.changedAll(w.set)
 		x.touch(w.set)
 	}
@@ -229,30 +232,33 @@ func (x sharding) workerOf(set string, session []byte, handle uint64) (*worker, 
 	return w, nil
 }
 
-// dismiss has a worker leave. What it was not granted yet, or what none can release, has no owner from now on; an ended one waits for none of its name.
+// dismiss has a worker leave; forsake is to follow. An ended one waits for none of its name.
 func (x sharding) dismiss(w *worker) {
 	w.leaving = true
 	x.dirty.put(w.key(), w)
-	switch {
-	case w.session == nil && !w.expired:
+	if w.session == nil && !w.expired {
 		x.shardSets.times.Remove(w)
 		if w.until = w.delay; w.until > x.now {
 			x.shardSets.times.Push(w)
 		} else {
 			x.expire(w)
 		}
-		return
-	case !w.isLive():
-		return
 	}
-	until := w.delay
-	if w.isLeft() { // its process may still work
-		until = max(until, after(x.now, w.session.lockDelay))
-	}
-	for i := range w.set.shards {
-		if sh := &w.set.shards[i]; sh.owner == w && (!sh.isClaimed() || w.isLeft()) {
-			x.vacate(w.set, uint32(i), until)
+}
+
+// forsake takes from the workers that leave what they were not granted yet, and what none can release.
+func (x sharding) forsake(set *shardSet) {
+	for i := range set.shards {
+		sh := &set.shards[i]
+		w := sh.owner
+		if w == nil || !w.leaving || !w.isLive() || sh.isClaimed() && !w.isLeft() {
+			continue
 		}
+		until := w.delay
+		if w.isLeft() { // its process may still work
+			until = max(until, after(x.now, w.session.lockDelay))
+		}
+		x.vacate(set, uint32(i), until)
 	}
 }
 
@@ -340,6 +346,7 @@ func (x sharding) change(set *shardSet, count uint32) {
 	for _, w := range set.workers {
 		x.dismiss(w)
 	}
+	x.forsake(set)
 	x.changedAll(set)
 	x.touch(set)
 }

@@ -124,18 +124,21 @@ func (p *shardPlan) resized() {
 
 // grantClaims grants workers what they have from those before them, and reports whether the entry has room for more.
 func (p *shardPlan) grantClaims() bool {
-	for _, w := range p.set.workers {
-		if !w.takes() || w.delay != 0 || w.shards == 0 {
-			continue
+	unclaimed := make(map[*worker][]uint32) // ascending
+	p.each(func(number uint32, sh *shard) bool {
+		if w := sh.owner; w != nil && w.takes() && w.delay == 0 && !sh.isClaimed() {
+			unclaimed[w] = append(unclaimed[w], number)
 		}
-		p.each(func(number uint32, sh *shard) bool {
-			return sh.owner != w || sh.isClaimed() || p.grant(number, w)
-		})
-		if p.halted || p.fences >= maxFences {
-			return false
+		return true
+	})
+	for _, w := range p.set.workers {
+		for _, number := range unclaimed[w] {
+			if !p.grant(number, w) {
+				return false
+			}
 		}
 	}
-	return true
+	return p.fences < maxFences
 }
 
 // grant grants a shard, if the entry may.
