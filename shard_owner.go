@@ -199,7 +199,9 @@ func (w *shardWatch) viewed(v *machine.ShardsView) (more bool, err error) {
 	w.workers = make(map[shardWorker]machine.ShardWorkerView)
 	if v != nil {
 		for _, o := range v.Workers {
-			w.workers[shardWorker{o.Session, o.Handle}] = o
+			if !o.Left { // else it may have the number of another one's handle, and no changes
+				w.workers[shardWorker{o.Session, o.Handle}] = o
+			}
 		}
 	}
 	before := w.known
