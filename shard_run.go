@@ -216,7 +216,7 @@ func (r *shardRun) end(e shardRunEnd) {
 		if e.died && !is.died {
 			is.died, is.value = true, e.value
 		}
-		if e.err != nil && !errors.Is(is.err, e.err) {
+		if e.err != nil && !isError(is.err, e.err) {
 			is.err = joined(is.err, e.err)
 		}
 		return

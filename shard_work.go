@@ -77,7 +77,7 @@ func (r *shardRun) workReturned(e shardEnd) {
 	w := e.shardWork
 	r.interrupt()
 	ended := w.ctx.Err()
-	ordinary := e.err == nil || ended != nil && (errors.Is(e.err, ended) || errors.Is(e.err, context.Cause(w.ctx)))
+	ordinary := e.err == nil || ended != nil && (isError(e.err, ended) || isError(e.err, context.Cause(w.ctx)))
 	w.cancel(nil)
 	switch {
 	case e.died:
@@ -96,6 +96,12 @@ func (r *shardRun) workReturned(e shardEnd) {
 	if r.put(w.shard, nil); w.next != nil {
 		r.assigned([]client.AssignedShard{*w.next})
 	}
+}
+
+// isError is errors.Is for an error of a work. That panics if its methods do, or if what is in both errors cannot be compared: Run has to go on.
+func isError(err, target error) (is bool) {
+	defer func() { _ = recover() }()
+	return errors.Is(err, target)
 }
 
 // put notes what this process has of a shard; nil: nothing.
