@@ -61,6 +61,8 @@ var violationsOfShards = []stateRow{
 	{"a set that none has joined", "aset", marshalled(&wire.ShardSetState{Count: 9, Generation: 3})},
 	{"a set without workers", "ax", marshalled(&wire.ShardSetState{Count: 1, Generation: 1, Joins: 1})},
 	{"a set that has changed its count", "fother\x00" + be(0), nil},
+	{"a set that no worker can join", "aset", marshalled(&wire.ShardSetState{Count: 9, Generation: 3, Joins: 1<<64 - 1})},
+	{"a shard that a leaving worker was not granted", "fset\x00" + be(5), marshalled(&wire.ShardState{Worker: 7, Fence: 25})},
 	{"fewer shards than are assigned", "aset", marshalled(&wire.ShardSetState{Count: 6, Generation: 3, Joins: 7})},
 	{"fewer joins than workers", "aset", marshalled(&wire.ShardSetState{Count: 9, Generation: 3, Joins: 6})},
 	{"a worker of no set", "bx\x00" + be(1), liveWorker(&wire.ShardWorkerState{})},

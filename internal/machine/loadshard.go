@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -35,7 +36,7 @@ func (ld shardLoader) shardSet(rest string, value []byte) error {
 		return errShape
 	case sets.byName[rest] != nil:
 		return errTwice
-	case st.Count < 1, st.Count > MaxShards, st.Next > MaxShards, st.Next == st.Count, st.Generation == 0, st.Joins == 0,
+	case st.Count < 1, st.Count > MaxShards, st.Next > MaxShards, st.Next == st.Count, st.Generation == 0, st.Joins == 0, st.Joins == math.MaxUint64,
 		len(sets.byName) >= MaxShardSets+ReservedShardSets:
 		return errRange
 	}
@@ -200,6 +201,9 @@ func (ld shardLoader) assign(p assigned, fences map[uint64]bool) error {
 	set.shards[p.number] = *sh
 	if sh.isClaimed() {
 		w.session.sharded++
+	}
+	if w.leaving && w.isLive() && (!sh.isClaimed() || w.isLeft()) {
+		return errRange // none could release it
 	}
 	return nil
 }
