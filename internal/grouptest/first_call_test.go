@@ -37,6 +37,7 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelMaxHold":    {"end of a hold": firstEnds},
 	"LevelSets":       {"set": firstTakesSet},
 	"LevelJobs":       {"job": firstRunsJob},
+	"LevelShards":     {"shards": firstWorksOnShards},
 }
 
 // A new group has everything that its founders support from the first call on.
@@ -126,6 +127,34 @@ func firstRunsJob(g *Group) {
 	if err != nil || len(info.Runs) != 1 || info.Runs[0].Result != conclave.JobDone {
 		g.T.Errorf("%+v, %v", info, err)
 	}
+}
+
+func firstWorksOnShards(g *Group) {
+	ctx, stop := context.WithCancel(Within(g.T, patience))
+	defer stop()
+	begun := make(chan int, 2)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- g.last().Shards("x", 2).Run(ctx, func(ctx context.Context, shard int, _ conclave.Fence) error {
+			begun <- shard
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	sum := 0
+	for range 2 {
+		select {
+		case shard := <-begun:
+			sum += shard
+		case err := <-ended:
+			g.T.Fatal(err)
+		}
+	}
+	if sum != 1 {
+		g.T.Errorf("the sum of the shards is %d, want 1", sum)
+	}
+	stop()
+	WantError(g.T, <-ended, context.Canceled)
 }
 
 func firstIsChecked(g *Group) {
