@@ -18,7 +18,7 @@ type ShardWorker struct {
 	client *Client
 	lease  *Lease
 	set    string
-	number uint64 // distinguishes the handles of one session
+	number uint64 // random: it distinguishes the handles of one session, also those of processes that have it one after the other
 }
 
 // ShardWorkerConfig describes a worker.
@@ -49,7 +49,7 @@ func JoinShards(ctx context.Context, c *Client, cfg ShardWorkerConfig) (*ShardWo
 		if err != nil {
 			return nil, err
 		}
-		w := &ShardWorker{client: c, lease: lease, set: cfg.Set, number: c.handles.Add(1)}
+		w := &ShardWorker{client: c, lease: lease, set: cfg.Set, number: rand.Uint64()}
 		err = w.join(ctx, cfg)
 		switch {
 		case err == nil:

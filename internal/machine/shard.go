@@ -76,7 +76,7 @@ func (w *worker) waits() bool { return !w.isLive() && !w.expired }
 
 // isIdle reports that there is no reason for the worker to exist.
 func (w *worker) isIdle() bool {
-	return w.shards == 0 && (w.expired || w.leaving || w.isLive() && w.isLeft())
+	return w.shards == 0 && (w.leaving || w.session == nil || w.isLeft())
 }
 
 // ends is when the worker's lock-delay ends, or what it has goes to others.

@@ -123,13 +123,14 @@ func shardOf(v *machine.ShardsView, number uint32) (sh machine.ShardView) {
 	return sh
 }
 
-// dismissed handles that the worker is not one of the set any more: it has left and released all, or its session has ended.
+// dismissed handles that the worker is not one of the set any more: it has left and released all, or its session has ended or is bound to another process.
 func (w *shardWorker) dismissed() {
 	s, p := w.session, w.session.program
-	_, alive := liveSession(p.sim.history.oracle, s.id)
+	v, alive := liveSession(p.sim.history.oracle, s.id)
+	bound := alive && v.Incarnation == s.incarnation // else this process is about to learn that it is not
 	kept := slices.ContainsFunc(w.tasks, func(t *shardTask) bool { return t.state <= workEnded })
 	switch {
-	case !alive:
+	case !bound:
 	case kept || w.state == presentWorker && !w.wasResized():
 		p.sim.fail("member %d: worker %d is not one of %s any more, with %d shards, state %d", p.n, w.n, w.set, len(w.tasks), w.state)
 	case len(w.tasks) > 0: // their release was carried out, and its outcome follows

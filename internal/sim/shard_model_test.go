@@ -242,6 +242,6 @@ func (set *auditedSet) removeIdle() {
 	}
 	set.workers = slices.DeleteFunc(set.workers, func(w *auditedWorker) bool {
 		owned, _ := set.owned(w)
-		return owned == 0 && (w.expired || w.leaving || !w.ended && w.left)
+		return owned == 0 && (w.ended || w.leaving || w.left)
 	})
 }

@@ -77,7 +77,7 @@ func (x shards) grantAll(s *ShardSet) bool {
 // dismiss removes the workers that have nothing and get nothing.
 func (x shards) dismiss(s *ShardSet) {
 	s.Workers = slices.DeleteFunc(s.Workers, func(w *ShardWorker) bool {
-		return (w.Leaving || w.Expired || w.Left) && !slices.ContainsFunc(s.Shards, func(sh Shard) bool { return sh.Owner == w })
+		return (w.Leaving || w.Session.IsZero() || w.Left) && !slices.ContainsFunc(s.Shards, func(sh Shard) bool { return sh.Owner == w })
 	})
 }
 
