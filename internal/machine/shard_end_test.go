@@ -197,7 +197,11 @@ func TestShards_ReleasesItsOwn(t *testing.T) {
 	d.wantHas("a: 1; b: 0")
 	others := d.release("s", "b", 1, false, 0, 1)
 	others.GetReleaseShards().Shards[0] = 7 // there is none
+	before := d.m.fence()
 	d.want(wire.Code_OK, d.do(others))
+	if after := d.m.fence(); after != before {
+		t.Errorf("a shard was granted again: fence %d after %d", after, before)
+	}
 	stale := d.release("s", "a", 1, false, 1)
 	d.do(stale)
 	d.wantHas("a: 1; b: 0")
