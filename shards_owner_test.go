@@ -152,10 +152,10 @@ func TestShards_Watch(t *testing.T) {
 		}
 		b.stop()
 		a.stop()
-		for gone := map[int]bool{}; len(gone) < 2; {
+		for free := map[int]bool{}; len(free) < 2; {
 			o := <-seen
-			if gone[o.Shard] = true; o.Fence != 0 {
-				delete(gone, o.Shard)
+			if free[o.Shard] = true; o.Fence != 0 {
+				delete(free, o.Shard)
 			}
 		}
 		cancel()

@@ -96,7 +96,7 @@ func (sh *shard) isClaimed() bool {
 func (sh *shard) isFree() bool { return sh.owner == nil || sh.owner.expired }
 
 // find returns the worker that is the handle of the session, or nil. That of an earlier process of an attached session is none of this one,
-// whose handles have the same numbers.
+// whose handles may have the same numbers.
 func (set *shardSet) find(s *session, handle uint64) *worker {
 	if set == nil {
 		return nil

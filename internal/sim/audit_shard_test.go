@@ -189,14 +189,14 @@ func (a *shardAudit) entry(facts []fact.ShardChange) {
 	}
 	a.order = slices.DeleteFunc(a.order, func(set *auditedSet) bool {
 		set.removeIdle()
-		gone := len(set.workers) == 0 && !slices.ContainsFunc(set.shards, func(sh auditedShard) bool { return sh.delay != 0 })
-		if gone {
+		removed := len(set.workers) == 0 && !slices.ContainsFunc(set.shards, func(sh auditedShard) bool { return sh.delay != 0 })
+		if removed {
 			set.all = true
 			delete(a.sets, set.name)
 		}
-		a.check(set, gone)
+		a.check(set, removed)
 		set.all, set.emitted = false, false
-		return gone
+		return removed
 	})
 }
 

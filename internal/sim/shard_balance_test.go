@@ -69,15 +69,15 @@ func (a *shardAudit) unfinished() (s string) {
 }
 
 // check checks a set after an entry: no shard is left over for which there is a worker, and none has too many unless some move.
-func (a *shardAudit) check(set *auditedSet, gone bool) {
+func (a *shardAudit) check(set *auditedSet, removed bool) {
 	if set.all != set.emitted {
 		a.sim.fail("%s: more than a shard has changed %t, emitted %t: %+v", set.name, set.all, set.emitted, set)
 	}
 	if len(set.released) > 0 {
 		a.sim.fail("%s: %v were released, which was not emitted", set.name, set.released)
 	}
-	a.checkView(set, gone)
-	if gone {
+	a.checkView(set, removed)
+	if removed {
 		return
 	}
 	takers := slices.ContainsFunc(set.workers, func(w *auditedWorker) bool { return w.takes() })
@@ -103,12 +103,12 @@ func (a *shardAudit) check(set *auditedSet, gone bool) {
 }
 
 // checkView: what workers can ask for is what the audit knows.
-func (a *shardAudit) checkView(set *auditedSet, gone bool) {
+func (a *shardAudit) checkView(set *auditedSet, removed bool) {
 	v := machine.Ask[*machine.ShardsView](a.m, machine.ShardsQuery{Name: set.name})
 	switch {
-	case (v == nil) != gone:
+	case (v == nil) != removed:
 		a.sim.fail("%s: the view is %+v, of %+v", set.name, v, set)
-	case gone:
+	case removed:
 		return
 	case v.Count != set.count || v.Next != set.next || len(v.Shards) != len(set.shards) || len(v.Workers) != len(set.workers):
 		a.sim.fail("%s: the view is %+v, of %+v", set.name, v, set)

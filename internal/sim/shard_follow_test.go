@@ -54,7 +54,7 @@ func (p *program) followAgain() {
 	}
 }
 
-// read reads the set, if it is time. Those of clients do so again and again, as nothing tells them of changes.
+// read reads the set, if it is time. Those of clients do so again and again, as they get no changes.
 func (w *shardWorker) read() {
 	p := w.session.program
 	often := 60
