@@ -10,6 +10,7 @@ import (
 // shardTask is the work on a shard under one fence.
 type shardTask struct {
 	worker *shardWorker
+	set    string // that of the worker at the beginning; it may join another one while stray work goes on (seed 40182)
 	shard  uint32
 	fence  uint64
 	state  taskState
@@ -28,7 +29,7 @@ const (
 // longestWork is how long work goes on after its context has ended.
 const longestWork = 600 * time.Millisecond
 
-func (t *shardTask) name() shardName { return shardName{t.worker.set, t.shard} }
+func (t *shardTask) name() shardName { return shardName{t.set, t.shard} }
 
 // learn handles that the worker has a shard under a fence. A fence whose work has ended here never begins again.
 func (w *shardWorker) learn(shard uint32, fence uint64, moving bool) {
@@ -44,7 +45,7 @@ func (w *shardWorker) learn(shard uint32, fence uint64, moving bool) {
 		sim.shards.late++
 		return
 	}
-	t := &shardTask{worker: w, shard: shard, fence: fence}
+	t := &shardTask{worker: w, set: w.set, shard: shard, fence: fence}
 	for _, o := range w.tasks {
 		if o.shard == shard && o.state != workReleasing {
 			sim.fail("member %d: shard %d of %s is granted with fence %d, and was with %d", w.session.program.n, shard, w.set, fence, o.fence)
@@ -73,7 +74,7 @@ func (t *shardTask) end() {
 			t.state = workEnded
 		}
 		if t.lost { // the work goes on, as does that of a session that is lost
-			p.strays = append(p.strays, &shardTask{worker: t.worker, shard: t.shard, fence: t.fence, state: workEnding, lost: true})
+			p.strays = append(p.strays, &shardTask{worker: t.worker, set: t.set, shard: t.shard, fence: t.fence, state: workEnding, lost: true})
 		}
 	})
 }
