@@ -319,9 +319,9 @@ func TestClient_QuietWatchContinues(t *testing.T) {
 			}
 		}()
 		pass(time.Second)
-		rounds := 2
-		if testing.Short() {
-			rounds = 1
+		rounds := 1
+		if *long {
+			rounds = 2
 		}
 		for round := range rounds {
 			for i := range 90 {

@@ -44,13 +44,14 @@ const (
 // and partitions. Nothing is lost, renewals go on, and memory, goroutines and disks
 // do not grow. It measures memory, so that no other test may run beside it.
 func TestLongRun(t *testing.T) {
-	hours := 60
+	hours := 24
 	if *long {
 		hours = 100
 	}
 	if testing.Short() {
 		hours = 6
 	}
+	every := max(hours/6, 4)
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // or half of the time is spent in the collector
 	slow := grouptest.Edit(func(_ int, c *conclave.Config, s *cluster.Seams) {
 		c.HeartbeatInterval, c.ElectionTimeout, c.SessionTTL = slowHeartbeat, 3*slowHeartbeat, 10*time.Minute
@@ -64,13 +65,13 @@ func TestLongRun(t *testing.T) {
 		for d.hour = range hours {
 			d.runHour()
 			d.check()
-			if d.hour%10 == 9 {
+			if (d.hour+1)%every == 0 {
 				used = append(used, d.usage())
 			}
 			pass(time.Until(began.Add(time.Duration(d.hour+1) * time.Hour)))
 		}
 		d.wantKept()
-		t.Logf("%d hours; every 10 hours: %+v", hours, used)
+		t.Logf("%d hours; every %d hours: %+v", hours, every, used)
 		wantSteady(t, used)
 	}, slow)
 }

@@ -48,10 +48,15 @@ func TestRollout_DeploymentWithEmptyDisks(t *testing.T) {
 // its grace period: its Leave does not get the time that it needs.
 func TestRollout_DeploymentKilledPods(t *testing.T) {
 	const replicas = 3
-	inPods(t, 3*replicas, replicas, func(p *pods) {
+	rollouts := 1
+	if *long {
+		rollouts = 2
+	}
+	all := (1 + rollouts) * replicas
+	inPods(t, all, replicas, func(p *pods) {
 		p.form(0, 1, 2)
 		up := []int{0, 1, 2}
-		for next := replicas; next < 3*replicas; next++ {
+		for next := replicas; next < all; next++ {
 			p.move(next)
 			p.Start(next)
 			p.publish(next)
