@@ -3,6 +3,7 @@ package machine
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/conclave-go/conclave/internal/machine/reference"
@@ -35,12 +36,24 @@ func (r *rig) checkJobs() error {
 				want.Runs = append(want.Runs, r.shownRun(j, of))
 			}
 		}
-		if got, want := fmt.Sprintf("%+v", views[i]), fmt.Sprintf("%+v", want); got != want {
-			return fmt.Errorf("job %s\nwant %s", got, want)
+		if err := sameView(views[i], want); err != nil {
+			return fmt.Errorf("job %w", err)
 		}
 	}
 	if len(jobs) != len(views) {
 		return fmt.Errorf("%d jobs, want %d", len(views), len(jobs))
+	}
+	return nil
+}
+
+// sameView compares what two views show: an empty list is none. It formats them only where they differ, which would take a third of the
+// time of random logs.
+func sameView[V any](got, want V) error {
+	if reflect.DeepEqual(got, want) {
+		return nil
+	}
+	if got, want := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); got != want {
+		return fmt.Errorf("%s\nwant %s", got, want)
 	}
 	return nil
 }

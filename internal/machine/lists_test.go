@@ -1,30 +1,34 @@
 package machine
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// lists is what lists of members, sessions and checks show, without what only time changes.
-func lists(m *Machine) string {
-	var b strings.Builder
+// listed is what lists of members, sessions and checks show, without what only time changes.
+type listed struct {
+	sessions   []SessionView
+	checks     []CheckView
+	members    any
+	registered any
+}
+
+func lists(m *Machine) (l listed) {
 	m.byCreation.Ascend(func(s *session) bool {
 		v := m.viewSession(s)
 		v.Remaining, v.Incarnation = 0, wire.ID{}
-		fmt.Fprintln(&b, v)
+		l.sessions = append(l.sessions, v)
 		return true
 	})
 	m.checks.Ascend(func(c *check) bool {
 		v := m.viewCheck(c)
 		v.Remaining = 0
-		fmt.Fprintln(&b, v)
+		l.checks = append(l.checks, v)
 		return true
 	})
-	fmt.Fprintln(&b, m.Members(), m.Registered())
-	return b.String()
+	l.members, l.registered = m.Members(), m.Registered()
+	return l
 }
 
 // What happens all the time changes no list, so that a caller that waits for one is not woken by it.

@@ -115,6 +115,7 @@ type rig struct {
 	held     map[uint64]bool // fences, and numbers of shares
 	phases   map[uint64]bool // their fences
 	last     fact.Result
+	lists    listed // of straight
 	visits   uint64 // elements that the last entry has looked at
 	reloads  int
 
@@ -127,8 +128,9 @@ type rig struct {
 }
 
 func newRig() *rig {
+	straight := New()
 	return &rig{
-		straight: New(), loaded: New(), disk: disk{},
+		straight: straight, loaded: New(), disk: disk{}, lists: lists(straight),
 		leaders: map[string]*fact.Leader{}, entries: map[string]*fact.Entry{},
 		stale: map[sequencer]uint64{},
 	}
@@ -173,12 +175,12 @@ func (r *rig) reload() (err error) {
 func (r *rig) apply(data []byte) error {
 	r.index++
 	due, pending := r.straight.NextDeadline()
-	before := lists(r.straight)
+	before := r.lists
 	visits := r.straight.visits.Total()
 	r.last = r.straight.Apply(r.index, term, data)
 	r.visits = r.straight.visits.Total() - visits
-	if !r.last.Listed && lists(r.straight) != before {
-		return fmt.Errorf("lists changed, which the result does not say:\n%swas\n%s", lists(r.straight), before)
+	if r.lists = lists(r.straight); !r.last.Listed && !reflect.DeepEqual(r.lists, before) {
+		return fmt.Errorf("lists changed, which the result does not say:\n%+v\nwas\n%+v", r.lists, before)
 	}
 	other := r.loaded.Apply(r.index, term, data)
 	if err := differ(other, r.last); err != nil || !reflect.DeepEqual(other.Changes, r.last.Changes) {

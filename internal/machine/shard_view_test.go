@@ -17,8 +17,8 @@ func (r *rig) checkShards() error {
 	sets := slices.SortedFunc(slices.Values(r.model.ShardSets), func(a, b *reference.ShardSet) int { return cmp.Compare(a.Name, b.Name) })
 	views := allShardSets(r.straight)
 	for i, s := range sets[:min(len(sets), len(views))] {
-		if got, want := fmt.Sprintf("%+v", views[i]), fmt.Sprintf("%+v", r.shownShards(s)); got != want {
-			return fmt.Errorf("set %s\nwant %s", got, want)
+		if err := sameView(views[i], r.shownShards(s)); err != nil {
+			return fmt.Errorf("set %w", err)
 		}
 		if err := r.checkBalance(views[i]); err != nil {
 			return err

@@ -72,10 +72,14 @@ func (r *Model) Cycles() map[wire.ID]int {
 	}
 	for _, via := range r.Sessions {
 		for _, from := range r.Sessions {
+			first := steps[[2]wire.ID{from.ID, via.ID}]
+			if first == 0 {
+				continue
+			}
 			for _, to := range r.Sessions {
-				first, second := steps[[2]wire.ID{from.ID, via.ID}], steps[[2]wire.ID{via.ID, to.ID}]
+				second := steps[[2]wire.ID{via.ID, to.ID}]
 				way := [2]wire.ID{from.ID, to.ID}
-				if first > 0 && second > 0 && (steps[way] == 0 || first+second < steps[way]) {
+				if second > 0 && (steps[way] == 0 || first+second < steps[way]) {
 					steps[way] = first + second
 				}
 			}
