@@ -303,6 +303,9 @@ func TestClient_SlowNetwork(t *testing.T) {
 // A watch of keys that do not change continues after the connection was lost, however much else
 // has changed meanwhile, and the connection is lost once.
 func TestClient_QuietWatchContinues(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 45 MB, which takes the race detector a minute")
+	}
 	grouptest.InBubble(t, outsider+1, func(g *grouptest.Group) {
 		dial, dials := counted(g, outsider)
 		c := grouptest.Dial(g.T, &conclave.ClientConfig{SessionTTL: 10 * time.Second, Dial: dial}, g.Nodes[:outsider]...)

@@ -49,7 +49,7 @@ func TestLongRun(t *testing.T) {
 		hours = 100
 	}
 	if testing.Short() {
-		hours = 6
+		hours = 3
 	}
 	every := max(hours/6, 4)
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // or half of the time is spent in the collector
