@@ -22,8 +22,11 @@ import (
 // Pebble shuts down behind that without a panic, which would end the host's process, and
 // without leaving a goroutine.
 func TestFailstop_DatabaseShutsDown(t *testing.T) {
-	disk := unflushed(t)
-	for at := int64(1); ; at++ {
+	disk, step := unflushed(t), int64(1)
+	if testing.Short() {
+		step = 11
+	}
+	for at := int64(1); ; at += step {
 		faults := &failFrom{at: at, err: syscall.EIO}
 		clone := disk.CrashClone(allWritten())
 		s, err := Open(Options{FS: errorfs.Wrap(clone, faults), MemTableSize: 64 << 10})
@@ -47,8 +50,10 @@ func TestFailstop_DatabaseShutsDown(t *testing.T) {
 // flushes and compacts. The store fails; Pebble, which would panic with its mutex unlocked
 // at a file that it cannot create, sees nothing of it.
 func TestFailstop_DirectoryDeleted(t *testing.T) {
-	const step = 7
-	disk := unflushed(t)
+	disk, step := unflushed(t), int64(7)
+	if testing.Short() {
+		step = 37
+	}
 	for at := int64(1); ; at += step {
 		clone := disk.CrashClone(allWritten())
 		var operations atomic.Int64

@@ -18,7 +18,7 @@ import (
 // Under faults of the search, the network and disks no two groups share a founder; after the
 // faults there is a group, and the founders that are left have found one and form no other.
 func TestForming_RandomFaults(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range seeds(100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			n := 3 + int(seed%3)
 			v := newFounders(t, seed, n, 2+int(seed%2))
@@ -38,6 +38,14 @@ func TestForming_RandomFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// seeds is how many seeds a test runs: a tenth with -short.
+func seeds(all uint64) uint64 {
+	if testing.Short() {
+		return all / 10
+	}
+	return all
 }
 
 // Three founders form one group, after whichever save one of them crashes.

@@ -90,7 +90,7 @@ func (v *founders) checkFirstState(f *founder, cluster string) {
 
 // Founders of several builds, that start again with others, form one group with one state.
 func TestForming_BuildsChange(t *testing.T) {
-	for seed := range uint64(150) {
+	for seed := range seeds(150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			n := 3 + int(seed%3)
 			v := newFounders(t, seed, n, 2+int(seed%2), 0, 2, wire.FeatureLevel, wire.FeatureLevel)

@@ -157,6 +157,9 @@ func (v *founders) formed(t *testing.T) {
 func TestForming_PowerLossAtEachOperation(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		for _, kept := range []int{0, 100, 50} {
+			if testing.Short() && kept != 50 {
+				continue
+			}
 			t.Run(fmt.Sprintf("%d founders, %d%% of unsynced data kept", n, kept), func(t *testing.T) {
 				cryptotest.SetGlobalRandom(t, 11)
 				c := &powerLosses{kept: kept, rng: rand.New(rand.NewPCG(1, 1))}

@@ -51,7 +51,11 @@ func TestDiskFailure_RecoverAndRestore(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for n := int64(1); ; n++ {
+			step := int64(1)
+			if testing.Short() {
+				step = 7
+			}
+			for n := int64(1); ; n += step {
 				disk, full := memdisk.On(run.disk()), new(fullDisk)
 				full.left.Store(n)
 				err := run.run(errorfs.Wrap(disk, full))
