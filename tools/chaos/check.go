@@ -42,6 +42,8 @@ func checkAll(ops []*operation, writes []write, largest uint64) verdict {
 	checkSets(&v, ops)
 	checkTogether(&v, single)
 	checkTaken(&v, ops, single)
+	checkMoves(&v, ops)
+	checkJobs(&v, ops)
 	var searches []search
 	for name, of := range byName(single) {
 		searches = append(searches, searchOf(name, of))
@@ -85,7 +87,7 @@ func searchOf(name string, ops []*operation) search {
 		return sharedSearch(name, ops)
 	}
 	switch ops[0].Op {
-	case opLock, opTry, opUnlock, opCheck, opExtend:
+	case opLock, opTry, opUnlock, opCheck, opExtend, opOwn, opReturn, opOwner, opRun, opEnd:
 		return lockSearch(name, ops)
 	case opAcquire, opRelease, opConfirm:
 		return permitSearch(name, ops)

@@ -39,6 +39,7 @@ func lockSearch(name string, ops []*operation) search {
 			if acquires(op) {
 				fences[op.fence] = true
 			}
+		case resultMoved, resultClosed:
 		case resultRefused:
 			certain = certain && !lingers(op) // a process may keep a lock that no hold of its has
 		default:
@@ -51,8 +52,8 @@ func lockSearch(name string, ops []*operation) search {
 		Step: func(state, input, _ any) (bool, any) { return state.(lockState).step(input.(lockStep)) },
 	}}
 	for _, op := range ops {
-		if op.result != resultOK && op.result != resultRefused {
-			continue
+		if op.result != resultOK && op.result != resultRefused || op.Op == opOwner && !fences[op.fence] {
+			continue // an owner may be killed before its work begins
 		}
 		step := lockStep{op, previous[op.fence], op.result == resultRefused && certain && !explained(op, ops)}
 		s.ops = append(s.ops, porcupine.Operation{Input: step, Call: op.Time, Return: op.returned})
@@ -60,7 +61,14 @@ func lockSearch(name string, ops []*operation) search {
 	return s
 }
 
-func acquires(op *operation) bool { return op.Op == opLock || op.Op == opTry }
+// acquires reports whether an operation is granted something exclusively: a lock, a shard, or the run of a key.
+func acquires(op *operation) bool {
+	switch op.Op {
+	case opLock, opTry, opOwn, opRun:
+		return true
+	}
+	return false
+}
 
 // explained reports whether a refusal may have a reason that the model does not contain:
 // an acquisition that was under way at the same time. It may have been granted without
@@ -77,8 +85,10 @@ func explained(refused *operation, ops []*operation) bool {
 func (s lockState) step(op lockStep) (bool, any) {
 	owns := s.owner == op.Hold
 	switch op.Op {
-	case opLock, opTry:
+	case opLock, opTry, opOwn, opRun:
 		return s.lock(op, owns)
+	case opOwner:
+		return op.fence == s.fence, s
 	case opCheck:
 		return owns && op.fence == s.fence && op.fence == op.Fence, s
 	case opExtend:

@@ -26,7 +26,8 @@ type group struct {
 	resource string // socket
 	deaths   []int64
 	spoiled  []string // unexpected ends, refusals that did not happen: violations
-	phase    *order   // what the clients are told to run; nil: paused
+	rolls    []roll
+	phase    *order // what the clients are told to run; nil: paused
 	trace    func(format string, args ...any)
 }
 
@@ -115,6 +116,23 @@ func (g *group) kill(m *member) {
 		g.trace("kill -9 %s", m.name)
 	}
 	m.process.kill()
+}
+
+// terminate shuts a member down by SIGTERM.
+func (g *group) terminate(m *member) {
+	g.noteUnexpected(m)
+	if !m.running() {
+		return
+	}
+	g.trace("kill -TERM %s", m.name)
+	m.process.expectEnd()
+	m.process.signal(syscall.SIGTERM)
+	select {
+	case <-m.process.done:
+	case <-time.After(closeLimit + 10*time.Second):
+		g.spoiled = append(g.spoiled, fmt.Sprintf("%s: a shutdown by SIGTERM took longer than %v", m.name, closeLimit+10*time.Second))
+		m.process.kill()
+	}
 }
 
 // close shuts a member down gracefully.

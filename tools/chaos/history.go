@@ -40,6 +40,12 @@ const (
 	opPut     = "put"
 	opSwap    = "swap"
 	opGet     = "get"
+
+	opOwn    = "own"    // a call of the work on a shard: since Run was called, until the work has begun
+	opReturn = "return" // from the end of the work's context until the work returns
+	opOwner  = "owner"  // reads the owner of a shard
+	opRun    = "run"    // a call of Once, until its function has begun
+	opEnd    = "end"    // from the end of that function on
 )
 
 // Results of operations.
@@ -50,6 +56,8 @@ const (
 	resultLost    = "lost"    // the hold was lost
 	resultExpired = "expired" // the hold was lost by its MaxHold
 	resultNotHeld = "not held"
+	resultMoved   = "moved"   // the shard is to move to another owner
+	resultClosed  = "closed"  // the key of a job: the value says why, and the fence is that of its last run
 	resultFailed  = "failed"  // no effect
 	resultUnknown = "unknown" // it may have taken effect, or may yet
 )
@@ -67,7 +75,7 @@ type record struct {
 	MaxHold time.Duration `json:"max,omitempty"`   // of a call: 0: none
 	Parts   []part        `json:"parts,omitempty"` // of a set, in place of a name
 	Taken   []part        `json:"taken,omitempty"` // of the return of a set: the names that the refusal lists, with the holds in the way
-	Value   string        `json:"value,omitempty"`
+	Value   string        `json:"value,omitempty"` // of the end of a run: what it is to be recorded as
 	Index   uint64        `json:"index,omitempty"` // expected by a swap; on return the modify index
 	Result  string        `json:"r,omitempty"`     // set in returns only
 	Fence   uint64        `json:"fence,omitempty"`
@@ -91,11 +99,14 @@ type recorder struct {
 	fail func(error)
 }
 
-func (h *recorder) call(r record) uint64 {
+func (h *recorder) call(r record) uint64 { return h.since(now(), r) }
+
+// since records a call that began before.
+func (h *recorder) since(began int64, r record) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last++
-	r.ID, r.Time = h.last, now()
+	r.ID, r.Time = h.last, began
 	h.write(r)
 	return r.ID
 }

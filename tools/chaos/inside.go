@@ -134,7 +134,7 @@ func (r *runner) phase(ctx context.Context, name string, n nemesis) (row, error)
 		return row{}, err
 	}
 	g := r.group
-	g.deaths, g.spoiled = nil, nil
+	g.deaths, g.spoiled, g.rolls = nil, nil, nil
 	r.log("%s: %s", n.name, n.about)
 	result := row{nemesis: n.name, began: now()}
 	g.run(dir, fmt.Sprintf("%d-%s", r.generation, name))
@@ -197,6 +197,8 @@ func (r *runner) check(dir string, result *row) error {
 	checkModes(&result.verdict, ops)
 	checkLimits(&result.verdict, result)
 	checkSetGrants(&result.verdict, result)
+	checkWork(&result.verdict, result)
+	checkRolls(&result.verdict, ops, r.group.rolls)
 	result.violations = append(result.violations, r.group.spoiled...)
 	r.largest = max(r.largest, largestFence(ops))
 	r.trace("checked %d operations and %d writes in %v", len(ops), len(writes), time.Since(began).Round(time.Millisecond))

@@ -33,6 +33,8 @@ type access interface {
 	RWLock(name string, opts ...conclave.LockOption) *conclave.RWLock
 	LockSet(names []string, opts ...conclave.LockOption) *conclave.LockSet
 	Semaphore(name string, limit int) *conclave.Semaphore
+	Shards(name string, count int, opts ...conclave.ShardsOption) *conclave.Shards
+	Job(name string, opts ...conclave.JobOption) *conclave.Job
 	KV() *conclave.KV
 	Done() <-chan struct{}
 }
@@ -53,7 +55,7 @@ const (
 )
 
 // clientsPerMember is how many clients a member runs: each kind has its share.
-const clientsPerMember = 18
+const clientsPerMember = 22
 
 // client is one goroutine with a loop of its own.
 type client struct {
@@ -95,6 +97,10 @@ func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.Writ
 			turn = c.sharedTurn
 		case 16, 17:
 			turn = c.setTurn
+		case 18, 19:
+			turn = c.jobTurn
+		case 20, 21:
+			turn = c.ownerTurn
 		}
 		remote := i%2 == 1
 		l.clients.Go(func() {
@@ -107,6 +113,7 @@ func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.Writ
 			c.loop(ctx, turn)
 		})
 	}
+	l.startWorkers(ctx)
 	return l
 }
 
@@ -115,7 +122,7 @@ func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.Writ
 func (l *load) dial(ctx context.Context) {
 	defer close(l.dialed)
 	c, err := conclave.Dial(ctx, &conclave.ClientConfig{
-		Name: l.process.name, Addresses: l.process.config.Join, Insecure: true, SessionTTL: sessionTTL, Logger: l.process.config.Logger,
+		Name: l.process.config.Name + "-client", Addresses: l.process.config.Join, Insecure: true, SessionTTL: sessionTTL, Logger: l.process.config.Logger,
 	})
 	if err != nil {
 		l.process.config.Logger.Info("not connected as a client", "error", err)
@@ -194,7 +201,7 @@ func (c *client) answered(op string, id uint64, began int64, r record, err error
 	}
 	c.history.returned(id, r)
 	switch r.Result {
-	case resultOK, resultRefused, resultAbsent:
+	case resultOK, resultRefused, resultAbsent, resultClosed:
 		c.process.last.Store(began)
 	case resultFailed, resultUnknown:
 		c.backOff(err)
@@ -218,7 +225,7 @@ func classify(op string, err error) string {
 	is := func(target error) bool { return errors.Is(err, target) }
 	changes := true // without an undo in the background
 	switch op {
-	case opLock, opTry, opRLock, opTryRLock, opAcquire, opGet:
+	case opLock, opTry, opRLock, opTryRLock, opAcquire, opGet, opOwner, opRun:
 		changes = false
 	}
 	switch {
@@ -226,6 +233,10 @@ func classify(op string, err error) string {
 		return resultOK
 	case is(conclave.ErrKeyNotFound):
 		return resultAbsent
+	case is(conclave.ErrShardMoved):
+		return resultMoved
+	case is(conclave.ErrJobDone):
+		return resultClosed
 	case is(conclave.ErrHoldExpired):
 		return resultExpired
 	case is(conclave.ErrLockOwnershipLost):

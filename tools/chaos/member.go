@@ -11,10 +11,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/conclave-go/conclave"
@@ -34,6 +36,7 @@ const (
 	doClose  = "close"  // shut down gracefully
 	doLeave  = "leave"  // leave the group
 	doRemove = "remove" // remove another member from the group
+	doShards = "shards" // read the owners of the settled set
 )
 
 // notice is a line that a member writes to its standard output.
@@ -47,6 +50,8 @@ type notice struct {
 	Voter  bool   `json:"voter,omitempty"`
 	OK     int64  `json:"ok,omitempty"` // when the last successful operation was called
 	Knows  int    `json:"knows,omitempty"`
+
+	Shards []shardState `json:"shards,omitempty"` // the result of doShards
 }
 
 const (
@@ -55,6 +60,7 @@ const (
 	isPaused  = "paused"
 	isStopped = "stopped"
 	isRemoved = "removed" // the result of doRemove
+	isShards  = "shards"
 )
 
 const (
@@ -98,8 +104,8 @@ func memberMain(args []string) int {
 	flags.StringVar(&logFile, "log", "", "")
 	_ = flags.Parse(args) // exits on an error
 	m.config.Join = strings.Split(join, ",")
-	m.config.Name = m.name
-	m.config.Insecure = true // the namespaces of the tool have no other processes
+	m.config.Name, _, _ = strings.Cut(m.name, ".") // it stays, so that the next start finds the shards of this one
+	m.config.Insecure = true                       // the namespaces of the tool have no other processes
 	m.config.SessionTTL = sessionTTL
 	log, err := os.OpenFile(logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -125,6 +131,7 @@ const exitStopped = 3
 func (m *memberProcess) run() error {
 	orders := make(chan order)
 	go m.listen(orders)
+	go m.listenSignals(orders)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	type opened struct {
@@ -175,6 +182,14 @@ func (m *memberProcess) listen(orders chan<- order) {
 	orders <- order{Do: doClose}
 }
 
+// listenSignals takes SIGTERM as the order to close.
+func (m *memberProcess) listenSignals(orders chan<- order) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	<-signals
+	orders <- order{Do: doClose}
+}
+
 func (m *memberProcess) serve(node *conclave.Node, orders <-chan order) error {
 	tick := time.NewTicker(statusInterval)
 	defer tick.Stop()
@@ -194,6 +209,8 @@ func (m *memberProcess) serve(node *conclave.Node, orders <-chan order) error {
 				go m.pause()
 			case doRemove:
 				go m.remove(node, o.ID)
+			case doShards:
+				go m.readShards(node, o.Phase)
 			case doClose:
 				return node.Close(ctx) // the clients' calls fail, as in a program that ends
 			case doLeave:

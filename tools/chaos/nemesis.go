@@ -34,6 +34,7 @@ func nemeses() []nemesis {
 		{"wiped-directory", "a member is killed and its directory deleted; it comes back as a new member", wipedDirectory},
 		{"rolled-back-directory", "a member's directory is replaced by an older copy, which must be refused", rolledBackDirectory},
 		{"churn", "members join, leave, are killed, and are replaced by new ones", churn},
+		{"restart-workers", "members are restarted in turn, by SIGTERM or kill -9: the shards of those that are back within Settle must end nowhere else", restartWorkers},
 		{"rolling-upgrade", "each member in turn is shut down gracefully and started again, with the build of -binary2 if given", rollingUpgrade},
 	}
 }

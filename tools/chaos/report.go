@@ -26,6 +26,12 @@ type row struct {
 	setsShared    int             // of the sets: with shared names
 	expired       int             // holds that were found lost by their MaxHold
 	extended      int             // Extends
+	owned         int             // calls of the work on a shard
+	moved         int             // of these: ended for a move
+	takenOver     int             // of these: of shards whose owner before was lost or killed
+	runs          int             // of keys of jobs
+	done          int             // of these: ran to their end, as the group has recorded
+	closed        int             // calls of Once for a key that is closed
 	gap           time.Duration   // longest time without a successful grant
 	failovers     []time.Duration // from a leader's death to the return of the first grant that was called afterwards
 	recovery      time.Duration   // from the last healing until all members work
@@ -42,7 +48,9 @@ func (r *row) measure(ops []*operation, deaths []int64) {
 		if op.result == resultExpired {
 			expired[op.Hold] = true
 		}
-		if op.Op == opCheck || op.Op == opRCheck || op.Op == opConfirm {
+		r.measureWork(op)
+		switch op.Op {
+		case opCheck, opRCheck, opConfirm, opOwn, opReturn:
 			continue
 		}
 		r.operations++
@@ -61,12 +69,12 @@ func (r *row) measure(ops []*operation, deaths []int64) {
 			case opRLock, opTryRLock, opDowngrade:
 				r.shared++
 				fallthrough
-			case opLock, opTry, opAcquire:
+			case opLock, opTry, opAcquire, opRun:
 				grants = append(grants, op)
 			}
 		}
 	}
-	r.grants, r.expired = len(grants), len(expired)
+	r.grants, r.expired, r.takenOver = len(grants), len(expired), takenOver(ops)
 	slices.SortFunc(grants, func(a, b *operation) int { return compare(a.returned, b.returned) })
 	last := r.began
 	for _, g := range grants {
@@ -96,6 +104,23 @@ func (r *row) measureSet(op *operation) {
 	}
 	if slices.ContainsFunc(op.Parts, func(p part) bool { return p.Shared }) {
 		r.setsShared++
+	}
+}
+
+// measureWork counts what was done of shards and jobs.
+func (r *row) measureWork(op *operation) {
+	switch {
+	case op.Op == opReturn && op.result == resultMoved:
+		r.moved++
+	case op.Op == opRun && op.result == resultClosed:
+		r.closed++
+	case op.result != resultOK:
+	case op.Op == opOwn:
+		r.owned++
+	case op.Op == opRun:
+		r.runs++
+	case op.Op == opEnd && op.Value == runDone:
+		r.done++
 	}
 }
 
@@ -130,14 +155,15 @@ func short(d time.Duration) string {
 // printTable prints a row for each nemesis.
 func printTable(w io.Writer, rows []row) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tof these shared\tof sets\tended by MaxHold\textended\tlongest gap\tleader killed: to next grant\thealthy after\tMiB on disk / in memory before\tand after\tsearches ok\tgiven up\tstale writes refused\tviolations")
+	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tof these shared\tof sets\tended by MaxHold\textended\tshards owned\tmoved\ttaken over\truns of jobs\tdone\tErrJobDone\tlongest gap\tleader killed: to next grant\thealthy after\tMiB on disk / in memory before\tand after\tsearches ok\tgiven up\tstale writes refused\tviolations")
 	for _, r := range rows {
 		note := ""
 		if r.unsupported != "" {
 			note = " (no fault: not supported)"
 		}
-		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\n", r.nemesis, note,
-			r.operations, float64(r.operations)/r.seconds(), r.unknown, r.failed, r.lost, r.grants, r.shared, r.sets, r.expired, r.extended, short(r.gap), r.failover(),
+		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\n", r.nemesis, note,
+			r.operations, float64(r.operations)/r.seconds(), r.unknown, r.failed, r.lost, r.grants, r.shared, r.sets, r.expired, r.extended,
+			r.owned, r.moved, r.takenOver, r.runs, r.done, r.closed, short(r.gap), r.failover(),
 			short(r.recovery), r.before, r.after, r.passed(), len(r.verdict.unknown), r.refused, len(r.violations))
 	}
 	_ = t.Flush() // standard output

@@ -83,7 +83,7 @@ func TestTable(t *testing.T) {
 	printFindings(&text, rows)
 	flat := strings.Join(strings.Fields(text.String()), " ")
 	for _, want := range []string{
-		"kill 6000 600 3 0 0 0 0 0 0 0 1.23s 3: 300ms / 1s 0s 12 / 80 13 / 90 7 1 0 2", "churn (no fault: not supported)",
+		"kill 6000 600 3 0 0 0 0 0 0 0 0 0 0 0 0 0 1.23s 3: 300ms / 1s 0s 12 / 80 13 / 90 7 1 0 2", "churn (no fault: not supported)",
 		"VIOLATION, kill: other", "searches given up after 20s: k", "churn: not supported by this build: why",
 	} {
 		if !strings.Contains(flat, want) {
