@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -108,6 +109,12 @@ func TestClassify(t *testing.T) {
 		{opPut, conclave.ErrClosed, resultUnknown}, // it may have been submitted
 		{opGet, conclave.ErrClosed, resultFailed},
 		{opGet, conclave.ErrKeyNotFound, resultAbsent},
+		{opCheck, conclave.ErrShardMoved, resultMoved},
+		{opReturn, conclave.ErrLockOwnershipLost, resultLost},
+		{opReturn, context.Canceled, resultUnknown}, // the worker leaves
+		{opRun, conclave.ErrJobDone, resultClosed},
+		{opRun, context.DeadlineExceeded, resultFailed},
+		{opEnd, fmt.Errorf("%w: %w", context.DeadlineExceeded, conclave.ErrUnknown), resultUnknown},
 		{opTry, conclave.ErrLocked, resultRefused},
 		{opLock, conclave.ErrUnknown, resultFailed}, // a Lock that failed never holds
 		{opTryRLock, conclave.ErrLocked, resultRefused},
