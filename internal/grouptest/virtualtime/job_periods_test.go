@@ -177,7 +177,8 @@ func (p *periods) wantOnce() {
 	}
 	done, failed, lost := results[conclave.JobDone], results[conclave.JobFailed], results[conclave.JobLost]
 	text := fmt.Sprintf("%d periods: %d done, %d recorded as failed, %d as lost; %d further runs", len(p.keys), done, failed, lost, again)
-	if done+failed+lost != len(p.keys) || lost == 0 || again == 0 || failed == 0 && *long { // few periods may have none that failed
+	// Few periods may have none that failed, and fewer none that was lost.
+	if done+failed+lost != len(p.keys) || (lost == 0 || again == 0) && !testing.Short() || failed == 0 && *long {
 		p.T.Error(text)
 	}
 	p.T.Log(text)
@@ -186,8 +187,11 @@ func (p *periods) wantOnce() {
 // Three members run a key once in each period, by calls of Once on each, while in every third period a process is killed.
 func TestJob_OnceWithKills(t *testing.T) {
 	n := 30
-	if *long {
+	switch {
+	case *long:
 		n = 1000
+	case testing.Short():
+		n = 9
 	}
 	const late, batch = 20, 10 // periods: a run of a killed process ends after the TTL
 	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
@@ -205,7 +209,7 @@ func TestJob_OnceWithKills(t *testing.T) {
 			}
 		}
 		p.calls.Wait()
-		p.read((n-1)/batch*batch-late+batch, n)
+		p.read(max(0, (n-1)/batch*batch-late+batch), n)
 		p.wantOnce()
 	})
 }
