@@ -22,6 +22,7 @@ type load struct {
 	history *recorder
 	file    io.Closer
 	halt    context.CancelFunc
+	halted  <-chan struct{} // closed by halt
 	clients sync.WaitGroup
 	dialed  chan struct{}    // closed when remote is set, or cannot be
 	remote  *conclave.Client // nil: the load has stopped before
@@ -71,7 +72,7 @@ type client struct {
 func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.WriteCloser) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{
-		node: node, process: m, phase: phase, file: file, halt: cancel,
+		node: node, process: m, phase: phase, file: file, halt: cancel, halted: ctx.Done(),
 		history: &recorder{file: file, fail: m.fail}, dialed: make(chan struct{}),
 	}
 	l.clients.Go(func() { l.dial(ctx) })
@@ -174,6 +175,15 @@ func (c *client) object(kind string, count int) string {
 func (c *client) label() string {
 	c.made++
 	return fmt.Sprintf("%s.%d", c.name, c.made)
+}
+
+// rest waits for a time, until ctx is done, or until the load is to stop: the phase is not to be longer for that.
+func (c *client) rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-c.halted:
+	case <-time.After(d):
+	}
 }
 
 func (c *client) chance(percent int) bool { return c.random.IntN(100) < percent }

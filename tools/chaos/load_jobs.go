@@ -33,7 +33,7 @@ func (c *client) jobTurn() int {
 	n, key := c.random.IntN(jobs), fmt.Sprint(now()/int64(keyInterval))
 	job, limit := fmt.Sprintf("%s/job/%d", c.phase, n), attemptsOf(n)
 	call := record{Op: opRun, Name: job + " " + key, Hold: c.label(), Limit: limit}
-	ctx, cancel := c.within(2*time.Second, 8*time.Second)
+	ctx, cancel := c.within(4*time.Second, 15*time.Second) // longer than a process is stopped: it may trust its run afterwards
 	defer cancel()
 	op, began, id := call.Op, now(), c.history.call(call)
 	err := c.access.Job(job, conclave.Attempts(limit)).Once(ctx, key, func(ctx context.Context, f conclave.Fence) error {
@@ -54,8 +54,8 @@ func (c *client) jobTurn() int {
 func (c *client) runKey(ctx context.Context, call record, f conclave.Fence) error {
 	h, of := contextHolder{ctx, f}, checkOf(opCheck, call.Name, call.Hold, f)
 	c.useAs(h, of)
-	if c.chance(20) {
-		_ = wait(ctx, time.Duration(c.random.Int64N(int64(2*time.Second)))) // useAs looks at ctx
+	if c.chance(30) {
+		c.rest(ctx, time.Duration(c.random.Int64N(int64(3*time.Second)))) // useAs looks at ctx
 		c.useAs(h, of)
 	}
 	if ctx.Err() != nil || c.chance(20) {

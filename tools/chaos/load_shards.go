@@ -113,7 +113,7 @@ func (c *client) finish(of record) {
 		rest = grace + finishLimit
 	}
 	c.writeAs(of)
-	_ = wait(context.Background(), rest) // nothing ends it
+	c.rest(context.Background(), rest)
 	c.writeAs(of)
 }
 
