@@ -132,7 +132,7 @@ type entry struct {
 
 // wait returns the exit code, as a shell has it.
 func (e *entry) wait() int {
-	_ = e.cmd.Wait() // the state tells
+	_ = e.cmd.Wait() // the state is read from the command
 	if status := e.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
 		return 128 + int(status.Signal())
 	}
