@@ -10,8 +10,8 @@ import (
 )
 
 // clientHistory records the calls of programs and their replies in the order in
-// which they happened, and nothing from the log. Porcupine searches for a
-// linearization (lockState, permitState and keyState are the models). Operations
+// which they happened, and nothing from the log. orderSearch and porcupine search for
+// a linearization (lockState, permitState and keyState are the models). Operations
 // without an outcome, because the process crashed or the call failed, may have
 // taken effect at any later time, or not at all.
 //

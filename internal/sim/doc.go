@@ -39,7 +39,8 @@
 //     of an entry. audit_entry_test.go separates an entry into its commands.
 //   - The clients: client_history_test.go records calls and replies, without the log;
 //     linearizability_test.go searches an order that lock_model_test.go,
-//     permit_model_test.go or key_model_test.go accepts; for sets, set_projection_test.go.
+//     permit_model_test.go or key_model_test.go accepts, first with order_search_test.go and
+//     then with porcupine; for sets, set_projection_test.go.
 //
 // Scripted simulations (scripted_test.go) have no random faults: lock_delay_test.go,
 // session_ttl_test.go, maxhold_test.go, release_wakeup_test.go, regression_test.go.

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -31,20 +29,15 @@ const unknownIndex = ^uint64(0)
 
 func mayEqual(index, reported uint64) bool { return index == unknownIndex || index == reported }
 
-func keyModel() porcupine.NondeterministicModel {
-	return porcupine.NondeterministicModel{
-		Init: func() []any { return []any{keyState{}} },
-		Step: func(state, input, _ any) (next []any) {
-			op := input.(*operation)
-			for _, st := range state.(keyState).possibleStates(op) {
-				for _, after := range st.step(op) {
-					next = append(next, after)
-				}
-			}
-			return next
-		},
+func keyModel() stateModel[keyState] {
+	return stateModel[keyState]{
+		init: keyState{}, before: keyState.possibleStates, step: keyState.step, equal: keyState.equal, hash: keyState.hash,
+		largest: func(s keyState) uint64 { return s.maxModifyIndex },
 	}
 }
+
+func (s keyState) equal(o keyState) bool { return s == o }
+func (s keyState) hash() uint64          { return hashOf(s) }
 
 func (s keyState) possibleStates(op *operation) []keyState {
 	states := []keyState{s}

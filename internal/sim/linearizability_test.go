@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"flag"
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,34 +17,45 @@ func (h *clientHistory) checkAll() {
 	h.markContention()
 	h.sets = newProjections(h)
 	for _, name := range locks {
-		h.check(name, lockModel(), h.operationsOn(wire.Space_LOCK, name))
+		check(h, name, lockModel(), h.operationsOn(wire.Space_LOCK, name))
 	}
-	h.check("kept", lockModel(), h.operationsOn(wire.Space_LOCK, "kept"))
+	check(h, "kept", lockModel(), h.operationsOn(wire.Space_LOCK, "kept"))
 	if h.sim.faults.claimsSets {
 		for _, name := range leftNames[:3] {
-			h.check(name, lockModel(), h.operationsOn(wire.Space_LOCK, name))
+			check(h, name, lockModel(), h.operationsOn(wire.Space_LOCK, name))
 		}
 	}
 	for _, name := range elections {
-		h.check(name, lockModel(), h.operationsOn(wire.Space_ELECTION, name))
+		check(h, name, lockModel(), h.operationsOn(wire.Space_ELECTION, name))
 	}
 	for _, name := range semaphores {
-		h.check(name, permitModel(semaphoreLimits()[name]), h.operationsOn(wire.Space_SEMAPHORE, name))
+		check(h, name, permitModel(semaphoreLimits()[name]), h.operationsOn(wire.Space_SEMAPHORE, name))
 	}
-	h.check("keys", keyModel(), h.keyOperations())
+	check(h, "keys", keyModel(), h.keyOperations())
 }
 
 var search = flag.Duration("search", 3*time.Second, "of real time, after which a search for a linearization is given up")
 
-func (h *clientHistory) check(name string, m porcupine.NondeterministicModel, ops []porcupine.Operation) {
+// check searches an order of the operations that the model accepts. Where the search finds none, porcupine decides.
+func check[S any](h *clientHistory, name string, m stateModel[S], ops []porcupine.Operation) {
 	h.partitions++
 	h.checked += len(ops)
+	calls := make([]*operation, 0, len(ops))
 	for _, op := range ops {
+		calls = append(calls, op.Input.(*operation))
 		if op.Return == never {
 			h.pending++
 		}
 	}
-	model := m.ToModel()
+	if search := newOrderSearch(m, calls); search != nil {
+		if order := search.run(); order != nil {
+			if err := verifyOrder(m, calls, order); err != nil {
+				h.sim.fail("%s: an order was found, but %v", name, err)
+			}
+			return
+		}
+	}
+	model := m.forPorcupine()
 	switch porcupine.CheckOperationsTimeout(model, ops, *search) {
 	case porcupine.Unknown:
 		h.unknown++
@@ -51,6 +63,29 @@ func (h *clientHistory) check(name string, m porcupine.NondeterministicModel, op
 	case porcupine.Illegal:
 		h.explain(name, model, ops)
 	}
+}
+
+// verifyOrder returns why an order does not show that operations are linearizable; nil: it does.
+func verifyOrder[S any](m stateModel[S], ops []*operation, order []placed[S]) error {
+	state, once, called := m.init, make(map[*operation]bool), int64(0)
+	for _, p := range order {
+		if called = max(called, p.op.invokedAt); p.op.returnedAt < called {
+			return fmt.Errorf("%v has returned before another one was called that is earlier in it", p.op)
+		}
+		if !slices.ContainsFunc(m.next(state, p.op), func(s S) bool { return m.equal(s, p.after) }) {
+			return fmt.Errorf("%v does not lead from %v to %v", p.op, state, p.after)
+		}
+		state, once[p.op] = p.after, true
+	}
+	for _, op := range ops {
+		if !once[op] {
+			return fmt.Errorf("%v is not in it", op)
+		}
+	}
+	if len(order) != len(ops) {
+		return fmt.Errorf("it has %d operations, and the history %d", len(order), len(ops))
+	}
+	return nil
 }
 
 // explain logs the longest partial linearization and what does not fit.

@@ -68,12 +68,12 @@ func TestLockModel_Shared(t *testing.T) {
 }
 
 // lockStatesAfter returns the states in which a lock may be after operations, one after the other; none: the model refuses one.
-func lockStatesAfter(ops []*operation) []any {
-	states := []any{lockState{}}
+func lockStatesAfter(ops []*operation) []lockState {
+	states := []lockState{{}}
 	for _, op := range ops {
-		var next []any
+		var next []lockState
 		for _, s := range states {
-			next = append(next, lockModel().Step(s, op, nil)...)
+			next = append(next, lockModel().next(s, op)...)
 		}
 		states = next
 	}

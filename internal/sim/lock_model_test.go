@@ -1,9 +1,9 @@
 package sim
 
 import (
+	"bytes"
+	"slices"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -23,25 +23,26 @@ type lockState struct {
 	delayedUntil time.Duration // not granted before; 0: no lock-delay
 	tenant       uint64        // handle that the owner has granted the lock in its tenure; 0: none
 
-	shares      []sharedHold  // in the order of the grants; then there is no owner
+	shares      []sharedHold  // by session, in the order of its grants; then there is no owner
 	sharedFence uint64        // of the phase; 0: unknown, or there are no shares
 	sharedDelay time.Duration // before which no exclusive request is granted; 0: no lock-delay
 }
 
-func lockModel() porcupine.NondeterministicModel {
-	return porcupine.NondeterministicModel{
-		Init: func() []any { return []any{lockState{}} },
-		Step: func(state, input, _ any) (next []any) {
-			op := input.(*operation)
-			for _, st := range state.(lockState).possibleStates(op) {
-				for _, after := range st.step(op) {
-					next = append(next, after)
-				}
-			}
-			return next
-		},
-		Equal: func(a, b any) bool { return a.(lockState).equal(b.(lockState)) },
+func lockModel() stateModel[lockState] {
+	return stateModel[lockState]{
+		init: lockState{}, before: lockState.possibleStates, step: lockState.step, equal: lockState.equal, hash: lockState.hash,
+		largest: func(s lockState) uint64 { return s.maxFence },
 	}
+}
+
+func (s lockState) hash() uint64 {
+	type fields struct {
+		owner, grant              any
+		handle, fence, maxFence   uint64
+		delayedUntil, sharedDelay time.Duration
+		tenant                    uint64
+	}
+	return hashAll(hashOf(fields{s.owner, s.grant, s.handle, s.fence, s.maxFence, s.delayedUntil, s.sharedDelay, s.tenant}), s.shares)
 }
 
 // possibleStates are the states in which the operation may find the lock: the
@@ -65,6 +66,23 @@ func (s lockState) free(until time.Duration) lockState {
 }
 
 func (s lockState) step(op *operation) []lockState {
+	next := s.carryOut(op)
+	for i := range next {
+		next[i].sortShares()
+	}
+	return next
+}
+
+// sortShares makes states equal that differ in the order of grants to different sessions alone, on which nothing depends.
+func (s *lockState) sortShares() {
+	bySession := func(a, b sharedHold) int { return bytes.Compare(a.owner.id[:], b.owner.id[:]) }
+	if !slices.IsSortedFunc(s.shares, bySession) {
+		s.shares = slices.Clone(s.shares)
+		slices.SortStableFunc(s.shares, bySession)
+	}
+}
+
+func (s lockState) carryOut(op *operation) []lockState {
 	switch c := op.command.Op.(type) {
 	case *wire.Command_Lock:
 		if op.local != nil {

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -33,23 +31,19 @@ type delayedPermits struct {
 	until   time.Duration // at least
 }
 
-func permitModel(limit uint32) porcupine.NondeterministicModel {
-	return porcupine.NondeterministicModel{
-		Init: func() []any { return []any{permitState{limit: limit}} },
-		Step: func(state, input, _ any) (next []any) {
-			op := input.(*operation)
-			for _, st := range state.(permitState).possibleStates(op) {
-				for _, after := range st.step(op) {
-					next = append(next, after)
-				}
-			}
-			return next
-		},
-		Equal: func(a, b any) bool {
-			s, t := a.(permitState), b.(permitState)
-			return s.limit == t.limit && s.maxFence == t.maxFence && slices.Equal(s.acquisitions, t.acquisitions) && slices.Equal(s.delayed, t.delayed)
-		},
+func permitModel(limit uint32) stateModel[permitState] {
+	return stateModel[permitState]{
+		init: permitState{limit: limit}, before: permitState.possibleStates, step: permitState.step, equal: permitState.equal, hash: permitState.hash,
+		largest: func(s permitState) uint64 { return s.maxFence },
 	}
+}
+
+func (s permitState) equal(o permitState) bool {
+	return s.limit == o.limit && s.maxFence == o.maxFence && slices.Equal(s.acquisitions, o.acquisitions) && slices.Equal(s.delayed, o.delayed)
+}
+
+func (s permitState) hash() uint64 {
+	return hashAll(hashAll(s.maxFence<<8^uint64(s.limit), s.acquisitions), s.delayed)
 }
 
 // possibleStates are the states in which the operation may find the semaphore: any
