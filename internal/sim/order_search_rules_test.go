@@ -32,6 +32,9 @@ func TestOrderSearch_AgreesWithPorcupine(t *testing.T) {
 		if err := verifyOrder(lockModel(), ops, order); err != nil {
 			t.Fatalf("%v: %v", order, err)
 		}
+		if verifyOrder(lockModel(), ops, order[:len(order)-1]) == nil {
+			t.Fatalf("an order without %v is accepted", order[len(order)-1])
+		}
 		legal++
 		for _, op := range ops {
 			guessed += btoi(op.reply == nil)

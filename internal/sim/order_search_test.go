@@ -48,11 +48,12 @@ type configuration struct {
 	early       slotSet
 }
 
-// mostSteps is how many nodes a search expands before it is given up, and guessCost how many operations further an order has to
-// be to be tried before one with a guess less.
+// mostSteps is how many nodes a search expands before it is given up, mostStates how many states it may know by then, and guessCost
+// how many operations further an order has to be to be tried before one with a guess less.
 const (
-	mostSteps = 4000
-	guessCost = 4
+	mostSteps  = 4000
+	mostStates = 4000
+	guessCost  = 4
 )
 
 // newOrderSearch returns nil if too many operations overlap.
@@ -115,7 +116,7 @@ func (s *orderSearch[S]) run() []placed[S] {
 		rank := len(s.queue) - 1
 		for ; rank >= 0 && len(s.queue[rank]) == 0; rank-- {
 		}
-		if rank < 0 {
+		if rank < 0 || len(s.states) > mostStates {
 			return nil
 		}
 		last := len(s.queue[rank]) - 1
