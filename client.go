@@ -15,6 +15,7 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/remote"
+	"github.com/conclave-go/conclave/internal/survey"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -100,7 +101,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 	app := newApplication(checked.Logger)
 	checked.Logger, checked.Dial = app.log, app.calls.Dial(checked.Dial)
 	c := &Client{
-		Group: &Group{calls: newCalls(), readOnly: checked.ReadOnly}, cfg: checked, app: app, log: checked.Logger,
+		Group: &Group{calls: newCalls(), jobs: survey.NewJobs(nil), readOnly: checked.ReadOnly}, cfg: checked, app: app, log: checked.Logger,
 		events: newEvents(checked.Events, checked.Logger), done: make(chan struct{}), shutdown: newShutdown(),
 	}
 	c.admin = c

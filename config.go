@@ -118,6 +118,9 @@ type Config struct {
 	// lines are dropped, and their number is logged where they are missing and in Metrics. A
 	// level that is enabled later has lines after a second. Default: no log.
 	Logger *slog.Logger
+	// MeasuredJobs names jobs, 64 at most, that [Node.Metrics] has one by one: how their runs in this process have ended, and how long
+	// ago the last success was, in whatever process. So an alert can report that a job has not run. Default: none.
+	MeasuredJobs []string
 	// Events are called when something happens in the node. Default: none.
 	Events *Events
 	// Tracer traces the node's calls. Default: none.
@@ -171,7 +174,7 @@ func (c *Config) withDefaults() (Config, error) {
 	setDefault(&d.SessionTTL, 10*time.Second)
 	setDefault(&d.HeartbeatInterval, 100*time.Millisecond)
 	setDefault(&d.ElectionTimeout, time.Second)
-	d.SessionChecks = slices.Clone(d.SessionChecks)
+	d.SessionChecks, d.MeasuredJobs = slices.Clone(d.SessionChecks), slices.Clone(d.MeasuredJobs)
 	d.Limits.complete()
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
@@ -220,8 +223,27 @@ func (c *Config) validate() error {
 	check(c.TLS == nil || namesAuthorities(c.TLS), "TLS: want the authorities that issue the members' certificates, got none, so that the system's would be trusted: "+
 		"set RootCAs, and ClientCAs if they differ for members that dial")
 	faults = append(faults, validChecks("SessionChecks", c.SessionChecks)...)
+	faults = append(faults, validMeasuredJobs(c.MeasuredJobs)...)
 	faults = append(faults, c.validateAddresses()...)
 	return errors.Join(faults...)
+}
+
+// maxMeasuredJobs bounds Config.MeasuredJobs.
+const maxMeasuredJobs = 64
+
+func validMeasuredJobs(names []string) (faults []error) {
+	if len(names) > maxMeasuredJobs {
+		return []error{fmt.Errorf("%w MeasuredJobs: want at most %d, got %d", ErrInvalid, maxMeasuredJobs, len(names))}
+	}
+	for i, name := range names {
+		if err := validName(name); err != nil {
+			faults = append(faults, fmt.Errorf("MeasuredJobs: %w", err))
+		}
+		if slices.Contains(names[:i], name) {
+			faults = append(faults, fmt.Errorf("%w MeasuredJobs: %q is there twice", ErrInvalid, name))
+		}
+	}
+	return faults
 }
 
 // validateShared checks the settings that nodes and clients have in common.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/survey"
 )
 
 // Group is a group, as this process has access to it: it makes handles to the group's locks, semaphores, elections,
@@ -15,6 +16,7 @@ import (
 type Group struct {
 	client *client.Client
 	calls  *calls
+	jobs   *survey.Jobs
 	isNode bool   // this process has a member, which can have checks
 	dir    string // of that member
 

@@ -237,7 +237,14 @@ func (r *jobRun) explain(err error) error {
 // work calls f and ends the run. Unless f returns, it has failed.
 func (r *jobRun) work(ctx context.Context, fence Fence, f func(ctx context.Context, fence Fence) error) (err error) {
 	result, detail := wire.RunResult_FAILED, "the function has not returned: it panicked, or ended its goroutine"
-	defer func() { err = joined(err, r.end(context.WithoutCancel(ctx), result, detail)) }()
+	defer func() {
+		unrecorded := r.end(context.WithoutCancel(ctx), result, detail)
+		if unrecorded != nil {
+			result = wire.RunResult_LOST
+		}
+		r.group.jobs.Ended(r.job.name, result)
+		err = joined(err, unrecorded)
+	}()
 	running, stop := client.WithLoss(ctx, r.handle.Lost(), func() error { return ErrLockOwnershipLost })
 	defer stop()
 	if err = f(ContextWithFence(running, fence), fence); err == nil {

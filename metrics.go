@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/metrics"
+	"github.com/conclave-go/conclave/internal/survey"
 )
 
 // Metrics is what a node has counted and measured since Open, and what it has at the moment.
@@ -63,6 +64,7 @@ type Metrics struct {
 	// move or their number changes; ShardsOverdue those whose work had not returned within [Grace], and may go on beside the next owner's.
 	Shards                     int
 	ShardsMoved, ShardsOverdue uint64
+	Jobs                       []JobMetrics // one for each of Config.MeasuredJobs, in their order, and one for all others
 	// LogLinesDropped is how many log lines Config.Logger did not take in time.
 	LogLinesDropped uint64
 	Own             int // live sessions of this node
@@ -150,6 +152,29 @@ func (r CallResult) String() string {
 		return names[r-1]
 	}
 	return fmt.Sprintf("CallResult(%d)", int(r))
+}
+
+// JobMetrics is about the runs of one of Config.MeasuredJobs or, with Name "", of all other jobs.
+type JobMetrics struct {
+	Name string
+	// Runs counts those that have ended in this process, by result: JobDone, JobFailed and JobLost. All three are in it. A run whose result
+	// was not recorded for another reason, as the node was closed, counts as lost; one that ended before its function was called does not count.
+	Runs map[JobResult]uint64
+	// Succeeded says that a run of the job, in whatever process, is known to have ended as JobDone: the group retained it at
+	// any time since Open, see [Job.Info]. SinceSuccess is how long ago the last one ended: by this process's clock from when
+	// that was applied here, so it grows without a leader too, and by group time before. False with Name "".
+	Succeeded    bool
+	SinceSuccess time.Duration
+}
+
+func jobMetrics(jobs []survey.Job) (all []JobMetrics) {
+	for _, j := range jobs {
+		all = append(all, JobMetrics{
+			Name: j.Name, Runs: map[JobResult]uint64{JobDone: j.Done, JobFailed: j.Failed, JobLost: j.Lost},
+			Succeeded: j.Succeeded, SinceSuccess: j.Since,
+		})
+	}
+	return all
 }
 
 // CallMetrics is about the calls of a kind that have returned.
@@ -247,17 +272,19 @@ func (n *Node) Metrics() Metrics {
 		LogLinesDropped: n.app.lines.Dropped(),
 
 		Shards: int(own.Shards.Load()), ShardsMoved: own.ShardsMoved.Load(), ShardsOverdue: own.ShardsOverdue.Load(),
+		Jobs: jobMetrics(n.jobs.Read()),
 		Held: holds, HoldsLost: own.Lost.Load(), Own: sessions, Connected: int(member.Clients.Load()),
 		Sessions: group.Sessions, Locks: group.Locks, Elections: group.Elections, Semaphores: group.Semaphores,
 		Waiters: group.Waiters, Keys: group.Keys, Checks: group.Checks, Clients: group.Clients,
 	}
 }
 
-// ticked notes the sizes of the group's state, on the goroutine that applies the log.
+// ticked notes the sizes of the group's state and what becomes of jobs, on the goroutine that applies the log.
 func (n *Node) ticked(m *machine.Machine) {
 	if c := m.Counts(); n.counts.Load() == nil || *n.counts.Load() != c {
 		n.counts.Store(&c)
 	}
+	n.jobs.Look(m)
 }
 
 func seconds(h *metrics.Histogram) Histogram { return histogram(h, 1e-9) }

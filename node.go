@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/survey"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -65,7 +66,7 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 		app:      app,
 		log:      checked.Logger,
 		events:   newEvents(checked.Events, checked.Logger),
-		Group:    &Group{calls: newCalls(), isNode: true, dir: checked.Dir},
+		Group:    &Group{calls: newCalls(), jobs: survey.NewJobs(checked.MeasuredJobs), isNode: true, dir: checked.Dir},
 		started:  make(chan struct{}),
 		done:     make(chan struct{}),
 		shutdown: newShutdown(),

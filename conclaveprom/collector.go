@@ -3,11 +3,12 @@
 //	prometheus.MustRegister(conclaveprom.New(node))
 //
 // No metric has a label for a name of a lock, so their number does not grow with use. The
-// group's members are labels of few metrics. docs/METRICS.md lists all metrics, and explains
+// group's members are labels of few metrics, and so are the jobs that Config.MeasuredJobs names. docs/METRICS.md lists all metrics, and explains
 // the dashboard and the alert rules beside it.
 package conclaveprom
 
 import (
+	"math"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -93,6 +94,11 @@ func (k sink) traffic(m conclave.Metrics) {
 	k.counter("holds_lost_total", float64(m.HoldsLost))
 	k.counter("shards_moved_total", float64(m.ShardsMoved))
 	k.counter("shards_overdue_total", float64(m.ShardsOverdue))
+	for _, j := range m.Jobs {
+		for _, result := range []conclave.JobResult{conclave.JobDone, conclave.JobFailed, conclave.JobLost} {
+			k.counter("job_runs_total", float64(j.Runs[result]), j.Name, result.String())
+		}
+	}
 	k.counter("log_lines_dropped_total", float64(m.LogLinesDropped))
 	k.counter("leader_changes_total", float64(m.LeaderChanges))
 	k.counter("snapshots_sent_total", float64(m.SnapshotsSent))
@@ -125,6 +131,14 @@ func (k sink) state(m conclave.Metrics) {
 	k.gauge("node_holds", float64(m.Held))
 	k.gauge("node_shards", float64(m.Shards))
 	k.gauge("node_sessions", float64(m.Own))
+	for _, j := range m.Jobs {
+		switch {
+		case j.Succeeded:
+			k.gauge("job_last_success_age_seconds", j.SinceSuccess.Seconds(), j.Name)
+		case j.Name != "":
+			k.gauge("job_last_success_age_seconds", math.Inf(1), j.Name)
+		}
+	}
 	k.gauge("sessions", float64(m.Sessions))
 	k.gauge("locks", float64(m.Locks))
 	k.gauge("elections", float64(m.Elections))

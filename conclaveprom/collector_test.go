@@ -37,7 +37,7 @@ func newScene(t *testing.T) *scene {
 	s := &scene{t: t, lost: make(chan struct{}, 1), moved: make(map[string]bool)}
 	s.Group = grouptest.Start(t, 4, grouptest.MemoryNetwork, grouptest.PoweredDisks, grouptest.LongSessions, grouptest.ShortLog,
 		grouptest.Edit(func(i int, c *conclave.Config, seams *cluster.Seams) {
-			if c.Voters, c.Limits.Calls = 3, 8; i == 0 {
+			if c.Voters, c.Limits.Calls, c.MeasuredJobs = 3, 8, []string{"report", "never"}; i == 0 {
 				c.Logger = slog.New(brokenHandler{slog.NewTextHandler(io.Discard, nil)})
 			}
 			seams.Effects = s.loseForwards
@@ -145,6 +145,7 @@ func TestCollector_EachMetricMoves(t *testing.T) {
 	s.semaphoresAndElections()
 	s.keys()
 	s.shards()
+	s.jobs()
 	s.losses()
 	s.clients()
 	s.leadership()

@@ -34,6 +34,7 @@ func ofCalls() []description {
 		{"node_shards", "Shards that this node works on.", nil},
 		{"shards_moved_total", "Shards that this node was asked to release, as they move or their number changes.", nil},
 		{"shards_overdue_total", "Shards that this node has released before the work on them had returned, as it took longer than Grace.", nil},
+		{"job_runs_total", "Runs of jobs that have ended in this process, by result: done, failed or lost. job_name is one of Config.MeasuredJobs; empty: of all other jobs.", []string{"job_name", "result"}},
 		{"log_lines_dropped_total", "Log lines that the application's logger did not take in time.", nil},
 		{"node_sessions", "Live sessions of this node.", nil},
 	}
@@ -79,6 +80,7 @@ func ofGroup() []description {
 		{"elections", "Elections that have a leader or are in a lock-delay.", nil},
 		{"semaphores", "Semaphores in use, or with a limit from Resize.", nil},
 		{"waiters", "Waiters in all queues of locks, elections and semaphores.", nil},
+		{"job_last_success_age_seconds", "How long ago the last successful run of one of Config.MeasuredJobs has ended, in whatever process; +Inf: none is known here.", []string{"job_name"}},
 		{"keys", "Keys of the key/value store.", nil},
 		{"checks", "Checks of the group.", nil},
 		{"clients", "Clients that are registered in the group.", nil},

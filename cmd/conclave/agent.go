@@ -76,6 +76,7 @@ func (p *program) agentCommand() *cobra.Command {
 	f.StringVar(&o.http, "http", defaultHTTP, "`address` for probes, metrics, the console and conclave leave; none: do not serve them")
 	f.StringVar(&o.console, "console-password-file", "", "`file` with the password of the console")
 	f.BoolVar(&o.keys, "console-keys", false, "show the group's keys and the beginnings of their values in the console")
+	f.StringSliceVar(&o.cfg.MeasuredJobs, "measured-jobs", nil, "`names` of jobs for metrics of their own, separated by commas: when each was run to its end last")
 	o.consul.flags(f)
 	f.StringVar(&o.log, "log", "text", "`format` of the log on standard error: text or json")
 	return cmd

@@ -16,11 +16,11 @@ import (
 //	floor 2   cluster            cluster/core, cluster/transport and the other folders in it serve cluster only; the root knows cluster/backup, cluster/clients and cluster/replica
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/machine/ordered   internal/machine/slots   internal/machine/quota   internal/fact   internal/leaseclock   internal/linger    internal/maxhold    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/attempts   internal/loopback   internal/appcall   internal/logqueue   internal/version   conclaveprom
+//	beside    internal/machine   internal/machine/ordered   internal/machine/slots   internal/machine/quota   internal/fact   internal/leaseclock   internal/linger    internal/maxhold    internal/tickets   internal/metrics   internal/survey   internal/wait   internal/wire      internal/display   internal/attempts   internal/loopback   internal/appcall   internal/logqueue   internal/version   conclaveprom
 //	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/testport   internal/grouptest   conclavetest
 //	above     conclavehttp       contrib/consulapi      fencing
 var floors = map[string][]string{
-	".":                              {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/fact", "internal/logqueue", "internal/machine", "internal/memberlog", "internal/metrics", "internal/tickets", "internal/version", "internal/wire"},
+	".":                              {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/fact", "internal/logqueue", "internal/machine", "internal/memberlog", "internal/metrics", "internal/survey", "internal/tickets", "internal/version", "internal/wire"},
 	"internal/client":                {"internal/fact", "internal/leaseclock", "internal/linger", "internal/machine", "internal/maxhold", "internal/metrics", "internal/pause", "internal/tickets", "internal/wire"},
 	"internal/fact":                  {"internal/wire"},
 	"internal/linger":                {},
@@ -56,6 +56,7 @@ var floors = map[string][]string{
 	"internal/logqueue":              {}, // queues lines for the application's Logger
 	"internal/memberlog":             {"internal/display", "internal/wire"},
 	"internal/pause":                 {"internal/leaseclock"},
+	"internal/survey":                {"internal/machine", "internal/metrics", "internal/wire"}, // measures the group's state over time
 	"internal/tickets":               {"internal/wire"},
 	"internal/wait":                  {}, // how goroutines wait for each other
 	"internal/version":               {}, // names the build, for people
