@@ -64,7 +64,13 @@ type Metrics struct {
 	// move or their number changes; ShardsOverdue those whose work had not returned within [Grace], and may go on beside the next owner's.
 	Shards                     int
 	ShardsMoved, ShardsOverdue uint64
-	Jobs                       []JobMetrics // one for each of Config.MeasuredJobs, in their order, and one for all others
+	// GroupShards is how many shards the sets of the group have, as applied here, and ShardsWithoutOwner how many of those have no owner:
+	// they are between two owners, in a lock-delay, or wait for the return of a process ([Settle]). A set that no process works on, and
+	// no shard of which waits, does not exist. ShardSecondsWithoutOwner is the time in seconds that shards have been without an owner since
+	// Open, added up over the shards, by a look at each heartbeat.
+	GroupShards, ShardsWithoutOwner int
+	ShardSecondsWithoutOwner        float64
+	Jobs                            []JobMetrics // one for each of Config.MeasuredJobs, in their order, and one for all others
 	// LogLinesDropped is how many log lines Config.Logger did not take in time.
 	LogLinesDropped uint64
 	Own             int // live sessions of this node
@@ -254,6 +260,7 @@ func (n *Node) Metrics() Metrics {
 	own, member := n.client.Metrics(), n.member.Metrics()
 	pending, pendingBytes := n.replica.Backlog()
 	sessions, holds := n.client.Sizes()
+	shards := n.shards.Read()
 	status, disk := n.member.Status(), member.Disk()
 	var group machine.Counts
 	if c := n.counts.Load(); c != nil {
@@ -272,6 +279,7 @@ func (n *Node) Metrics() Metrics {
 		LogLinesDropped: n.app.lines.Dropped(),
 
 		Shards: int(own.Shards.Load()), ShardsMoved: own.ShardsMoved.Load(), ShardsOverdue: own.ShardsOverdue.Load(),
+		GroupShards: shards.All, ShardsWithoutOwner: shards.WithoutOwner, ShardSecondsWithoutOwner: shards.Seconds,
 		Jobs: jobMetrics(n.jobs.Read()),
 		Held: holds, HoldsLost: own.Lost.Load(), Own: sessions, Connected: int(member.Clients.Load()),
 		Sessions: group.Sessions, Locks: group.Locks, Elections: group.Elections, Semaphores: group.Semaphores,
@@ -279,12 +287,13 @@ func (n *Node) Metrics() Metrics {
 	}
 }
 
-// ticked notes the sizes of the group's state and what becomes of jobs, on the goroutine that applies the log.
+// ticked notes the sizes of the group's state and what becomes of its jobs and shards, on the goroutine that applies the log.
 func (n *Node) ticked(m *machine.Machine) {
 	if c := m.Counts(); n.counts.Load() == nil || *n.counts.Load() != c {
 		n.counts.Store(&c)
 	}
 	n.jobs.Look(m)
+	n.shards.Look(m)
 }
 
 func seconds(h *metrics.Histogram) Histogram { return histogram(h, 1e-9) }

@@ -32,7 +32,8 @@ type Node struct {
 	events  *events
 	history history
 	counts  atomic.Pointer[machine.Counts] // of the state at the last heartbeat
-	backups backups                        // that clients read
+	shards  survey.Shards
+	backups backups // that clients read
 
 	shutdown *shutdown
 	routines sync.WaitGroup

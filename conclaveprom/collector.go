@@ -94,6 +94,7 @@ func (k sink) traffic(m conclave.Metrics) {
 	k.counter("holds_lost_total", float64(m.HoldsLost))
 	k.counter("shards_moved_total", float64(m.ShardsMoved))
 	k.counter("shards_overdue_total", float64(m.ShardsOverdue))
+	k.counter("shard_seconds_without_owner_total", m.ShardSecondsWithoutOwner)
 	for _, j := range m.Jobs {
 		for _, result := range []conclave.JobResult{conclave.JobDone, conclave.JobFailed, conclave.JobLost} {
 			k.counter("job_runs_total", float64(j.Runs[result]), j.Name, result.String())
@@ -131,6 +132,8 @@ func (k sink) state(m conclave.Metrics) {
 	k.gauge("node_holds", float64(m.Held))
 	k.gauge("node_shards", float64(m.Shards))
 	k.gauge("node_sessions", float64(m.Own))
+	k.gauge("shards", float64(m.GroupShards))
+	k.gauge("shards_without_owner", float64(m.ShardsWithoutOwner))
 	for _, j := range m.Jobs {
 		switch {
 		case j.Succeeded:

@@ -145,6 +145,7 @@ func TestCollector_EachMetricMoves(t *testing.T) {
 	s.semaphoresAndElections()
 	s.keys()
 	s.shards()
+	s.shardsWithoutOwner()
 	s.jobs()
 	s.losses()
 	s.clients()
