@@ -148,6 +148,13 @@ func (k *KV) one(ctx context.Context, what string, op Op) (Entry, error) {
 // ReadOption configures a read.
 type ReadOption interface{ applyRead(*client.QueryOptions) }
 
+func readOptions(opts []ReadOption) (o client.QueryOptions) {
+	for _, opt := range opts {
+		opt.applyRead(&o)
+	}
+	return o
+}
+
 // Stale reads this node's own state without asking the group, also in listings by name. It works without a
 // quorum. The result may be old, without a bound; but the stale reads of one node never
 // go back in time while it runs.
@@ -226,12 +233,8 @@ func (k *KV) Index(ctx context.Context, opts ...ReadOption) (uint64, error) {
 }
 
 func read[A any](ctx context.Context, k *KV, q machine.Query, opts []ReadOption) (A, error) {
-	var o client.QueryOptions
-	for _, opt := range opts {
-		opt.applyRead(&o)
-	}
 	began := k.group.calls.begin()
-	answer, err := client.Ask[A](ctx, k.group.client, q, o)
+	answer, err := client.Ask[A](ctx, k.group.client, q, readOptions(opts))
 	k.group.calls.returned(CallRead, began, err)
 	return answer, err
 }

@@ -79,11 +79,7 @@ func (g *Group) RenewSession(ctx context.Context, id SessionID) error {
 // SessionInfo describes a session of the group. It is linearizable, unless [Stale] is given. It
 // blocks like [KV.Get] and has its errors, and ErrSessionNotFound.
 func (g *Group) SessionInfo(ctx context.Context, id SessionID, opts ...ReadOption) (SessionInfo, error) {
-	var o client.QueryOptions
-	for _, opt := range opts {
-		opt.applyRead(&o)
-	}
-	view, err := client.Ask[*machine.SessionView](ctx, g.client, machine.SessionQuery{ID: wire.ID(id)}, o)
+	view, err := client.Ask[*machine.SessionView](ctx, g.client, machine.SessionQuery{ID: wire.ID(id)}, readOptions(opts))
 	if err == nil && view == nil {
 		err = ErrSessionNotFound
 	}

@@ -36,14 +36,22 @@ type ShardOwner struct {
 // ErrLimitMismatch: the set has another count of shards. ErrInvalid and ErrTooLarge: the name, the count, an option or the shard is
 // invalid. ErrUnavailable: ctx was done before a quorum was reachable. ErrBusy: too many reads are under way. ErrClosed.
 func (s *Shards) Owner(ctx context.Context, shard int, opts ...ReadOption) (ShardOwner, error) {
-	if s.bad == nil && (shard < 0 || shard >= s.count) {
-		return ShardOwner{}, fault("owner", s.name, fmt.Errorf("%w shard: want 0 to %d, got %d", ErrInvalid, s.count-1, shard))
+	if err := s.validShard(shard); err != nil {
+		return ShardOwner{}, fault("owner", s.name, err)
 	}
 	owners, err := s.owners(ctx, opts)
 	if err != nil {
 		return ShardOwner{}, fault("owner", s.name, err)
 	}
 	return owners[shard], nil
+}
+
+// validShard checks the number of a shard, and the handle.
+func (s *Shards) validShard(shard int) error {
+	if s.bad == nil && (shard < 0 || shard >= s.count) {
+		return fmt.Errorf("%w shard: want 0 to %d, got %d", ErrInvalid, s.count-1, shard)
+	}
+	return s.bad
 }
 
 // Owners yields the owners of all shards of the set at one point in time, in the order of the shards. It reads them when the loop
@@ -76,11 +84,7 @@ func (s *Shards) view(ctx context.Context, opts []ReadOption) (*machine.ShardsVi
 	if s.bad != nil {
 		return nil, s.bad
 	}
-	var o client.QueryOptions
-	for _, opt := range opts {
-		opt.applyRead(&o)
-	}
-	return client.Ask[*machine.ShardsView](ctx, s.group.client, machine.ShardsQuery{Name: s.name}, o)
+	return client.Ask[*machine.ShardsView](ctx, s.group.client, machine.ShardsQuery{Name: s.name}, readOptions(opts))
 }
 
 // ownersIn returns the owners by shard, unless the set has another count. While it changes to that of this handle, no shard has
@@ -257,13 +261,15 @@ type ShardWorkerInfo struct {
 	Live      bool // its session has not ended
 	Leaving   bool // it gets no more shards, and releases those that it has
 	Capacity  int
-	Shards    int           // that it has, or that wait for its return
+	Shards    int           // that are assigned to it: that it owns, that it is about to be granted, or that wait for its return
+	Owned     int           // of those, the ones that it owns
+	Moving    int           // of those that it owns, the ones that it is to release
 	Remaining time.Duration // until those that wait go to others
 }
 
-// Info describes the set, whatever its count. It is linearizable, and blocks and fails as [FencedLock.Info] does.
-func (s *Shards) Info(ctx context.Context) (ShardsInfo, error) {
-	v, err := s.view(ctx, nil)
+// Info describes the set, whatever its count. It is linearizable, unless [Stale] is given, and blocks and fails as [FencedLock.Info] does.
+func (s *Shards) Info(ctx context.Context, opts ...ReadOption) (ShardsInfo, error) {
+	v, err := s.view(ctx, opts)
 	switch {
 	case err != nil:
 		return ShardsInfo{}, fault("info", s.name, err)
@@ -278,10 +284,19 @@ func shardsInfo(v machine.ShardsView) ShardsInfo {
 		Name: v.Name, Count: int(v.Count), Next: int(v.Next), Generation: v.Generation,
 		Owned: v.Owned, Moving: v.Moving, Waiting: v.Waiting,
 	}
+	owned, moving := make(map[uint64]int), make(map[uint64]int) // by number of the worker
+	for _, sh := range v.Shards {
+		if sh.Fence != 0 {
+			owned[sh.Worker]++
+		}
+		if sh.Moving {
+			moving[sh.Worker]++
+		}
+	}
 	for _, w := range v.Workers {
 		info.Workers = append(info.Workers, ShardWorkerInfo{
 			Session: SessionID(w.Session), Name: w.Name, Node: MemberID(w.Member), Client: w.Client, Live: w.Live, Leaving: w.Leaving,
-			Capacity: int(w.Capacity), Shards: w.Shards, Remaining: duration(w.Remaining),
+			Capacity: int(w.Capacity), Shards: w.Shards, Owned: owned[w.Number], Moving: moving[w.Number], Remaining: duration(w.Remaining),
 		})
 	}
 	return info

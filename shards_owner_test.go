@@ -224,7 +224,7 @@ func TestShardSets_Listed(t *testing.T) {
 			t.Fatalf("%+v, %v", info, err)
 		}
 		if w := info.Workers[0]; w.Session != grouptest.OwnSession(t, n) || w.Node != grouptest.ID(n) || !w.Live || w.Leaving || w.Capacity != 1 ||
-			w.Shards != 3 || w.Remaining != 0 {
+			w.Shards != 3 || w.Owned != 3 || w.Moving != 0 || w.Remaining != 0 {
 			t.Errorf("%+v", w)
 		}
 		for _, w := range all {

@@ -31,7 +31,7 @@ var largeTypes = map[string]size{
 }
 
 var largePackages = map[string]size{
-	".":                {0, 48, "the API: one file for each noun"},
+	".":                {0, 49, "the API: one file for each noun"},
 	"internal/client":  {0, 38, "leases, and what is held under them in each mode, share the order in which outcomes come"},
 	"internal/machine": {0, 74, "one atomic state; a file for each kind of command"},
 }
