@@ -12,27 +12,39 @@ import (
 )
 
 func (p *program) shardsCommand() *cobra.Command {
-	var limit, resize int
+	var limit, resize, shard int
+	var stale bool
 	cmd := &cobra.Command{
 		Use: "shards [NAME]", Args: between(0, "NAME"), Short: "List the sets of shards, or the workers and shards of one",
 		Long: "List the sets of shards, or the workers and shards of one. WAITING counts shards that wait for the return of a process that has ended, or for the end of a lock-delay.\n\n" +
+			"--shard explains one: who owns it, and why it stays, moves or waits.\n\n" +
 			"--resize changes the count of shards of a set. Each process that works on it ends its works and has ErrLimitMismatch from its Run; those that were started with " +
 			"the new count begin when nothing works under the former one.",
 		ValidArgsFunction: p.completeShards,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			switch {
+			case cmd.Flags().Changed("resize") && (cmd.Flags().Changed("shard") || stale):
+				return usagef("--resize shows no shard: use it without --shard and --stale")
 			case cmd.Flags().Changed("resize") && len(args) == 0:
 				return usagef("missing NAME of the set whose count is to change")
+			case cmd.Flags().Changed("shard") && len(args) == 0:
+				return usagef("missing NAME of the set of the shard")
 			case cmd.Flags().Changed("resize"):
 				return p.call(ctx, func(ctx context.Context, c *conclave.Client) error { return p.resizeShards(ctx, c, args[0], resize) })
+			case cmd.Flags().Changed("shard"):
+				return p.readingCall(ctx, stale, func(ctx context.Context, c *conclave.Client) error {
+					return p.explainShard(ctx, c, args[0], shard, stale)
+				})
 			case len(args) == 1:
-				return p.call(ctx, func(ctx context.Context, c *conclave.Client) error { return p.showShards(ctx, c, args[0]) })
+				return p.readingCall(ctx, stale, func(ctx context.Context, c *conclave.Client) error { return p.showShards(ctx, c, args[0], stale) })
 			}
-			return p.connected(ctx, func(c *conclave.Client) error { return p.listShardSets(ctx, c, limit) })
+			return p.reading(ctx, stale, func(c *conclave.Client) error { return p.listShardSets(ctx, c, limit, stale) })
 		},
 	}
 	limitFlag(cmd.Flags(), &limit)
+	staleFlag(cmd.Flags(), &stale)
+	cmd.Flags().IntVar(&shard, "shard", 0, "explain the shard of that `number`")
 	cmd.Flags().IntVar(&resize, "resize", 0, "change the count of the set's shards to `n`, 1 to 4096")
 	return cmd
 }
@@ -58,7 +70,9 @@ type shardWorkerView struct {
 	Client    bool                `json:"client,omitempty"`
 	Session   *conclave.SessionID `json:"session"` // null: it has ended
 	Capacity  int                 `json:"capacity"`
-	Shards    int                 `json:"shards"` // that it has, or that wait for its return
+	Shards    int                 `json:"shards"` // that are assigned to it
+	Owned     int                 `json:"owned"`  // of those
+	Moving    int                 `json:"moving"` // of those that it owns
 	Live      bool                `json:"live"`
 	Leaving   bool                `json:"leaving,omitempty"`
 	Remaining float64             `json:"remaining,omitempty"` // seconds until those that wait go to others
@@ -80,8 +94,8 @@ func shardSetOf(s conclave.ShardsInfo) shardSetView {
 	return shardSetView{Name: s.Name, Count: s.Count, Next: s.Next, Generation: s.Generation, Owned: s.Owned, Moving: s.Moving, Waiting: s.Waiting}
 }
 
-func (p *program) listShardSets(ctx context.Context, c *conclave.Client, limit int) error {
-	return many(p, limit, "SET SHARDS OWNED MOVING WAITING CHANGES-TO", c.ShardSets(ctx, ""), func(s conclave.ShardsInfo) (any, []string) {
+func (p *program) listShardSets(ctx context.Context, c *conclave.Client, limit int, stale bool) error {
+	return many(p, limit, "SET SHARDS OWNED MOVING WAITING CHANGES-TO", c.ShardSets(ctx, "", listOptions(stale)...), func(s conclave.ShardsInfo) (any, []string) {
 		next := "-"
 		if s.Next != 0 {
 			next = fmt.Sprint(s.Next)
@@ -112,12 +126,12 @@ func (p *program) resizeShards(ctx context.Context, c *conclave.Client, set stri
 	})
 }
 
-func (p *program) showShards(ctx context.Context, c *conclave.Client, set string) error {
+func (p *program) showShards(ctx context.Context, c *conclave.Client, set string, stale bool) error {
 	names, err := p.memberNames(ctx, c)
 	if err != nil {
 		return err
 	}
-	info, owners, err := shardsOf(ctx, c, set)
+	info, owners, err := shardsOf(ctx, c, set, readOptions(stale))
 	switch {
 	case err != nil:
 		return err
@@ -135,14 +149,14 @@ func (p *program) showShards(ctx context.Context, c *conclave.Client, set string
 }
 
 // shardsOf reads a set and the owners of its shards, whatever their count. They are two reads, so the count may change in between.
-func shardsOf(ctx context.Context, c *conclave.Client, set string) (info conclave.ShardsInfo, owners []conclave.ShardOwner, err error) {
+func shardsOf(ctx context.Context, c *conclave.Client, set string, opts []conclave.ReadOption) (info conclave.ShardsInfo, owners []conclave.ShardOwner, err error) {
 	count := 1
 	for {
-		if info, err = c.Shards(set, count).Info(ctx); err != nil || info.Count == 0 {
+		if info, err = c.Shards(set, count).Info(ctx, opts...); err != nil || info.Count == 0 {
 			return info, nil, err
 		}
 		count, owners = info.Count, nil
-		for o, failed := range c.Shards(set, count).Owners(ctx) {
+		for o, failed := range c.Shards(set, count).Owners(ctx, opts...) {
 			if err = failed; err == nil {
 				owners = append(owners, o)
 			}
@@ -155,7 +169,7 @@ func shardsOf(ctx context.Context, c *conclave.Client, set string) (info conclav
 
 func shardWorkerOf(w conclave.ShardWorkerInfo, names memberNames) shardWorkerView {
 	v := shardWorkerView{
-		Name: w.Name, Node: w.Node, NodeName: names[w.Node], Client: w.Client, Capacity: w.Capacity, Shards: w.Shards, Live: w.Live,
+		Name: w.Name, Node: w.Node, NodeName: names[w.Node], Client: w.Client, Capacity: w.Capacity, Shards: w.Shards, Owned: w.Owned, Moving: w.Moving, Live: w.Live,
 		Leaving: w.Leaving, Remaining: w.Remaining.Seconds(),
 	}
 	if w.Session != (conclave.SessionID{}) {
@@ -203,9 +217,10 @@ func printShards(w *tabwriter.Writer, info conclave.ShardsInfo, owners []conclav
 	if info.Next != 0 {
 		fmt.Fprintf(w, "changes:\tto %d shards, when all works have ended\n", info.Next)
 	}
-	fmt.Fprint(w, "\nWORKER\tPROCESS\tSHARDS\tCAPACITY\tSTATE\n")
+	fmt.Fprint(w, "\nWORKER\tPROCESS\tCAPACITY\tASSIGNED\tOWNED\tMOVING\tSTATE\n")
 	for _, worker := range info.Workers {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", name(worker.Name), names.holder(worker.Node, worker.Client, worker.Name), worker.Shards, worker.Capacity, stateOfWorker(worker))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", name(worker.Name), names.holder(worker.Node, worker.Client, worker.Name), worker.Capacity, worker.Shards, worker.Owned,
+			worker.Moving, stateOfWorker(worker))
 	}
 	fmt.Fprint(w, "\nSHARD\tSTATE\tWORKER\tFENCE\tSESSION\n")
 	for _, o := range owners {

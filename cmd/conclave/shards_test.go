@@ -51,8 +51,13 @@ func TestShards(t *testing.T) {
 	if s := decoded[shardSetView](t, must(t, n, "shards", "-o", "json")); s.Name != "orders" || s.Count != 3 || s.Owned != 3 || s.Moving != 0 || s.Waiting != 0 || s.Next != 0 {
 		t.Errorf("%+v", s)
 	}
+	for _, args := range [][]string{{"shards"}, {"shards", "orders"}} {
+		if fresh, stale := must(t, n, args...), must(t, n, append(args, "--stale")...); fresh != stale {
+			t.Errorf("%s\nand stale\n%s", fresh, stale)
+		}
+	}
 	out = must(t, n, "shards", "orders")
-	for _, part := range []string{"3: 3 owned, of these 0 moving; 0 waiting", "working", "anna", "SHARD  STATE"} {
+	for _, part := range []string{"3: 3 owned, of these 0 moving; 0 waiting", "working", "anna", "SHARD  STATE", "CAPACITY  ASSIGNED  OWNED  MOVING", "1         3         3      0"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("%q is missing in\n%s", part, out)
 		}
@@ -61,7 +66,7 @@ func TestShards(t *testing.T) {
 	if len(s.Workers) != 1 || len(s.Shards) != 3 {
 		t.Fatalf("%+v", s)
 	}
-	if w := s.Workers[0]; w.Name != "anna" || w.NodeName != "anna" || !w.Live || w.Shards != 3 || w.Capacity != 1 || w.Session == nil {
+	if w := s.Workers[0]; w.Name != "anna" || w.NodeName != "anna" || !w.Live || w.Shards != 3 || w.Owned != 3 || w.Moving != 0 || w.Capacity != 1 || w.Session == nil {
 		t.Errorf("%+v", w)
 	}
 	if sh := s.Shards[2]; sh.Shard != 2 || sh.State != "owned" || sh.Name != "anna" || sh.Fence == nil || *sh.Session != *s.Workers[0].Session {
@@ -108,4 +113,43 @@ func TestShards_Waiting(t *testing.T) {
 	if w := v.Workers[0]; w.Live || w.Session != nil || w.Remaining <= 0 || w.Shards != 2 || v.Waiting != 2 || v.Shards[0].State != "reserved" || v.Shards[0].Reserved != hostile {
 		t.Errorf("%+v", v)
 	}
+}
+
+// A shard is explained with its owner, and with what it waits for when that has ended.
+func TestShards_Explained(t *testing.T) {
+	n := member(t, "")
+	want(t, conclaveAt(n, "shards", "--shard", "1"), 2, "missing NAME")
+	want(t, conclaveAt(n, "shards", "orders", "--shard", "1"), 4, "no such set")
+	s, err := n.NewSession(t.Context(), &conclave.SessionConfig{Name: "web-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runShards(t, s.Shards("orders", 2), 2)
+	want(t, conclaveAt(n, "shards", "orders", "--shard", "2"), 2, "want 0 to 1")
+	for _, args := range [][]string{nil, {"--stale"}} {
+		out := must(t, n, append([]string{"shards", "orders", "--shard", "1"}, args...)...)
+		for _, part := range []string{"1 of orders", "member anna with fence ", "with 2 of 2 shards", "web-1: ", "left of 10s", "it stays with its owner"} {
+			if !strings.Contains(out, part) {
+				t.Errorf("%q is missing in\n%s", part, out)
+			}
+		}
+	}
+	e := decoded[shardExplanationView](t, must(t, n, "shards", "orders", "--shard", "1", "-o", "json"))
+	if e.Set != "orders" || e.Shard.Shard != 1 || e.Shard.Name != "web-1" || e.Reason != "stays" || e.Count != 2 || e.Takers != 1 || e.Shards != 2 ||
+		e.Capacity != 1 || !e.Alive || e.NodeName != "anna" || *e.TTL != 10 || *e.Remaining <= 0 {
+		t.Errorf("%+v", e)
+	}
+	if err := n.CloseSession(t.Context(), s.ID()); err != nil {
+		t.Fatal(err)
+	}
+	out := must(t, n, "shards", "orders", "--shard", "1")
+	for _, part := range []string{"none", `return of "web-1"`} {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is missing in\n%s", part, out)
+		}
+	}
+	if e := decoded[shardExplanationView](t, must(t, n, "shards", "orders", "--shard", "1", "-o", "json")); e.Reason != "settles" || e.Settles <= 0 || e.TTL != nil || e.Shard.Reserved != "web-1" {
+		t.Errorf("%+v", e)
+	}
+	want(t, conclaveAt(n, "shards", "orders", "--shard", "1", "--resize", "5"), 2, "resize")
 }
