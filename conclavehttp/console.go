@@ -112,7 +112,7 @@ type ConsoleHandler struct {
 }
 
 // Console returns a handler with a page that shows the node's group, live: members, locks
-// and what waits for them, semaphores, elections, shards, sessions, checks, what each member, client and session holds, wait-for
+// and what waits for them, semaphores, elections, shards, jobs, sessions, checks, what each member, client and session holds, wait-for
 // cycles, what has happened, and the group's settings; with ShowKeys also keys. It serves the page at its root and what the page
 // needs below it; [http.StripPrefix] mounts it elsewhere. It redirects to a path with a slash at its
 // end. It uses no asset from elsewhere, and no script but its own.

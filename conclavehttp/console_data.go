@@ -177,6 +177,7 @@ type answerData struct {
 	Semaphores []conclave.SemaphoreInfo
 	Elections  []conclave.Leader
 	ShardSets  []shardSet
+	Jobs       []job
 	Keys       []conclave.KeyInfo
 	Sessions   []conclave.SessionInfo
 	Checks     []conclave.CheckInfo
@@ -244,5 +245,5 @@ func (a answerData) Owner(o conclave.LockOwner) ownerData {
 
 // Empty reports whether the page of a listing is empty.
 func (a answerData) Empty() bool {
-	return len(a.Locks)+len(a.Semaphores)+len(a.Elections)+len(a.ShardSets)+len(a.Keys)+len(a.Sessions)+len(a.Checks) == 0
+	return len(a.Locks)+len(a.Semaphores)+len(a.Elections)+len(a.ShardSets)+len(a.Jobs)+len(a.Keys)+len(a.Sessions)+len(a.Checks) == 0
 }

@@ -107,6 +107,8 @@ func (a *answerData) list(ctx context.Context, node *conclave.Node, q query) {
 			func(l *conclave.Leader) bool { return of.has(l.Node, l.Session) })
 	case kindShards:
 		a.listShards(ctx, node, q, r)
+	case kindJobs:
+		a.listJobs(ctx, node, q, r)
 	case kindKeys:
 		a.listKeys(ctx, node, q, r)
 	case kindSessions:

@@ -29,6 +29,7 @@ const (
 	kindSemaphores kind = "semaphores"
 	kindElections  kind = "elections"
 	kindShards     kind = "shards"
+	kindJobs       kind = "jobs"
 	kindKeys       kind = "keys"
 	kindSessions   kind = "sessions"
 	kindChecks     kind = "checks"
@@ -42,7 +43,7 @@ const (
 
 // listings are the kinds that a view may show, in the order of the tabs.
 func listings() []kind {
-	return []kind{kindLocks, kindSemaphores, kindElections, kindShards, kindKeys, kindSessions, kindChecks}
+	return []kind{kindLocks, kindSemaphores, kindElections, kindShards, kindJobs, kindKeys, kindSessions, kindChecks}
 }
 
 // id returns the ID of the part, which is the name of its template.
@@ -119,7 +120,7 @@ func (q query) pause(took time.Duration) time.Duration {
 		return max(slowly, 100*took)
 	case q.kind == kindGroup:
 		return slowly
-	case q.kind == kindWaiting, q.kind == kindShards, q.of != "":
+	case q.kind == kindWaiting, q.kind == kindShards, q.kind == kindJobs, q.of != "":
 		return max(refresh, 100*took)
 	}
 	return refresh

@@ -77,9 +77,10 @@ func TestConsole_PhoneInTheDark(t *testing.T) {
 	s.lock(s.node, long, strings.Repeat("l", 60))
 	_, err := s.node.NewSession(t.Context(), &conclave.SessionConfig{Name: long})
 	must(t, err)
+	s.works(strings.Repeat("w", 500))
 	const brightness = `getComputedStyle(document.body).backgroundColor.match(/\d+/g).slice(0, 3).reduce((sum, c) => sum + Number(c), 0)`
 	b.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateScale(2)))
-	for _, path := range []string{"", "?prefix=w", "?lock=" + long, "?show=semaphores", "?show=elections", "?show=sessions", "?show=checks"} {
+	for _, path := range []string{"", "?prefix=w", "?lock=" + long, "?show=semaphores", "?show=elections", "?show=sessions", "?show=checks", "?show=shards", "?show=jobs"} {
 		b.do(chromedp.Navigate(s.url + path))
 		b.awaitText("#live", "live")
 		if wide := evaluate[int](b, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {

@@ -72,9 +72,10 @@ func TestConsole_Layout(t *testing.T) {
 		_, err := n.RWLock("prices", conclave.WithLabel("price list of the shop")).RLock(t.Context())
 		must(t, err)
 	}
+	s.works("warehouse")
 	views := map[string]string{ // with what it has when it is complete
 		"?": "Waited for, the longest first", "?lock=invoices%2F2026-11": "Queue: 2 waiting", "?lock=stock%2F7": "in a cycle", "?prefix=orders%2F": "orders/1000",
-		"?show=semaphores": "render-slots", "?lock=prices&prefix=prices": "by 3 holders", "?show=elections": "foreman", "?show=sessions": "deployer", "?show=checks": "queue depth",
+		"?show=semaphores": "render-slots", "?lock=prices&prefix=prices": "by 3 holders", "?show=elections": "foreman", "?show=sessions": "deployer", "?show=checks": "queue depth", "?show=shards": "0–11", "?show=jobs": "no paper",
 		"?show=keys": "carts/", "?show=keys&prefix=config%2F": "rollout", "?of=" + s.client.String(): "gates/7",
 		"?show=keys&of=" + s.other().Status().ID.String(): "rollout", "?show=semaphores&of=" + s.client.String(): "render-slots",
 	}

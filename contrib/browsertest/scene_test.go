@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -205,6 +206,39 @@ func (s *scene) keys() {
 	must(t, err)
 	_, err = s.node.KV().Acquire(ctx, "config/rollout", []byte("v1.4.2 to 20 %"), session.ID())
 	must(t, err)
+}
+
+// works has processes share the shards of a set, and run jobs, of which one has failed and one is under way.
+func (s *scene) works(name string) {
+	s.t.Helper()
+	ctx, t := s.t.Context(), s.t
+	begun, end := make(chan struct{}, 13), make(chan struct{})
+	var works sync.WaitGroup
+	t.Cleanup(func() { close(end); works.Wait() })
+	session, err := s.other().NewSession(ctx, &conclave.SessionConfig{Name: name})
+	must(t, err)
+	works.Go(func() {
+		_ = session.Shards("orders/"+name, 12).Run(ctx, func(context.Context, int, conclave.Fence) error {
+			begun <- struct{}{}
+			<-end
+			return nil
+		})
+	})
+	once := func(key string, f func(context.Context, conclave.Fence) error) error {
+		return s.other().Job("reports/"+name).Once(ctx, key, f)
+	}
+	must(t, once("2026-11-25T02:00Z", func(context.Context, conclave.Fence) error { return nil }))
+	_ = once("2026-11-26T02:00Z", func(context.Context, conclave.Fence) error { return errors.New("no paper in " + name) })
+	works.Go(func() {
+		_ = once(name, func(context.Context, conclave.Fence) error {
+			begun <- struct{}{}
+			<-end
+			return nil
+		})
+	})
+	for range 13 {
+		<-begun
+	}
 }
 
 // porter is a client that holds and waits.
