@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,10 +50,22 @@ const (
 
 // shardRunEnd is why a run ends.
 type shardRunEnd struct {
-	cause error // of the works' contexts
-	err   error // what Run returns; nil: it joins again
+	cause error   // of the works' contexts
+	err   error   // what Run returns; nil: it joins again
+	more  []error // of works, joined with err
 	died  bool
 	value any // with died, as in shardEnd
+}
+
+// add adds an error, unless it is there already. It calls no method of the errors, which may block.
+func (e *shardRunEnd) add(err error) {
+	switch {
+	case err == nil, isSame(err, e.err), slices.ContainsFunc(e.more, func(other error) bool { return isSame(err, other) }):
+	case e.err == nil:
+		e.err = err
+	default:
+		e.more = append(e.more, err)
+	}
 }
 
 func newShardRun(ctx context.Context, s *Shards, w *client.ShardWorker, work func(context.Context, int, Fence) error) *shardRun {
@@ -128,6 +141,8 @@ func (r *shardRun) result() (again bool, err error) {
 		runtime.Goexit()
 	case e.died:
 		panic(e.value)
+	case len(e.more) > 0:
+		return false, errors.Join(append([]error{e.err}, e.more...)...)
 	case e.err == nil && r.ctx.Err() == nil:
 		return true, nil
 	case e.err == nil:
@@ -216,9 +231,7 @@ func (r *shardRun) end(e shardRunEnd) {
 		if e.died && !is.died {
 			is.died, is.value = true, e.value
 		}
-		if e.err != nil && !isError(is.err, e.err) {
-			is.err = joined(is.err, e.err)
-		}
+		is.add(e.err)
 		return
 	}
 	r.ending = &e

@@ -1,6 +1,7 @@
 package conclave
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +28,10 @@ type shardWork struct {
 // shardEnd is the return of a call of work, unless it died: by a panic with that value or, with nil, by the end of its goroutine.
 type shardEnd struct {
 	*shardWork
-	err   error
-	died  bool
-	value any
+	err      error
+	ordinary bool // err is none, or that of the context that had ended
+	died     bool
+	value    any
 }
 
 // await has the work on a shard begin when that under an earlier fence has returned, unless it is to move until then.
@@ -70,6 +72,9 @@ func (r *shardRun) call(w *shardWork) {
 	}()
 	e.err = r.work(w.ctx, w.shard, w.fence)
 	e.died = false
+	// Methods of the error run here: one that blocks is a work that has not returned, and Run goes on.
+	ended := cmp.Or(w.ctx.Err(), r.ctx.Err()) // Run's ends before
+	e.ordinary = e.err == nil || ended != nil && (isError(e.err, ended) || isError(e.err, context.Cause(w.ctx)))
 }
 
 // workReturned notes the end of a call of work.
@@ -77,12 +82,11 @@ func (r *shardRun) workReturned(e shardEnd) {
 	w := e.shardWork
 	r.interrupt()
 	ended := w.ctx.Err()
-	ordinary := e.err == nil || ended != nil && (isError(e.err, ended) || isError(e.err, context.Cause(w.ctx)))
 	w.cancel(nil)
 	switch {
 	case e.died:
 		r.end(shardRunEnd{cause: errWorkDied, died: true, value: e.value})
-	case !ordinary:
+	case !e.ordinary:
 		r.end(shardRunEnd{cause: e.err, err: e.err})
 	}
 	r.running--
@@ -98,10 +102,16 @@ func (r *shardRun) workReturned(e shardEnd) {
 	}
 }
 
-// isError is errors.Is for an error of a work. That panics if its methods do, or if what is in both errors cannot be compared: Run has to go on.
+// isError is errors.Is for an error of a work. That panics if its methods do, or if what is in both errors cannot be compared.
 func isError(err, target error) (is bool) {
 	defer func() { _ = recover() }()
 	return errors.Is(err, target)
+}
+
+// isSame reports whether two errors are one. It calls no method of theirs.
+func isSame(err, other error) (is bool) {
+	defer func() { _ = recover() }() // they cannot be compared
+	return err == other
 }
 
 // put notes what this process has of a shard; nil: nothing.
