@@ -82,6 +82,9 @@ func (w *shardWorker) read() {
 }
 
 func (w *shardWorker) answered(v *machine.ShardsView, before []*shardTask) {
+	if !slices.Contains(w.session.program.workers, w) { // its session is lost, and a later worker may have its number (seed 40696)
+		return
+	}
 	if w.asking = false; w.state == presentWorker || w.state == leavingWorker {
 		w.seen(v, before)
 	}
