@@ -80,7 +80,7 @@ func (e ShardExplanation) String() string {
 	return "no process takes it"
 }
 
-// Explain reports who owns a shard, and why it stays, moves or waits. It blocks and fails as [Shards.Owner] does.
+// Explain reports which process owns a shard, and why it stays, moves or waits. It blocks and fails as [Shards.Owner] does.
 func (s *Shards) Explain(ctx context.Context, shard int, opts ...ReadOption) (ShardExplanation, error) {
 	e, err := s.explainShard(ctx, shard, opts)
 	return e, fault("explain", s.name, err)

@@ -51,9 +51,9 @@ func (d *durable) setHardState(hard *raftpb.HardState) {
 }
 
 // checkDurable checks that a message promises nothing that the sender's disk may
-// still lose. One batch may hold several terms. What it acknowledges in an earlier one
-// may be truncated in a later one by the same write (seed 41224): the disk has gone through
-// both or through neither, and no member acknowledges in the earlier term after it has voted in the later one.
+// still lose. One batch may hold several terms. An entry that it acknowledges in an earlier one
+// may be truncated in a later one by the same write (seed 41224): the disk has both changes
+// or neither, and no member acknowledges in the earlier term after it has voted in the later one.
 func (proc *process) checkDurable(m *raftpb.Message) {
 	if m.GetReject() {
 		return

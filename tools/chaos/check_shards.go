@@ -76,7 +76,7 @@ func takenOver(ops []*operation) (n int) {
 	return n
 }
 
-// roll is a time in which members were restarted in turn, each within Settle. owners has who owned the shards of the settled
+// roll is a time in which members were restarted in turn, each within Settle. owners has the owners of the shards of the settled
 // set, and must own them at every time until the end.
 type roll struct {
 	from, until int64

@@ -27,7 +27,7 @@ type group struct {
 	deaths   []int64
 	spoiled  []string // unexpected ends, refusals that did not happen: violations
 	rolls    []roll
-	phase    *order // what the clients are told to run; nil: paused
+	phase    *order // what the clients are to run; nil: paused
 	trace    func(format string, args ...any)
 }
 

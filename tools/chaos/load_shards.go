@@ -137,7 +137,7 @@ func (h contextHolder) Fence() (conclave.Fence, error) {
 	return h.fence, nil
 }
 
-// ownerTurn asks who owns a shard.
+// ownerTurn asks for the owner of a shard.
 func (c *client) ownerTurn() int {
 	set := mixed
 	if c.chance(50) {
@@ -172,7 +172,7 @@ type shardState struct {
 	Moving bool   `json:"moving,omitempty"`
 }
 
-// readShards reports who owns the shards of the settled set.
+// readShards reports the owners of the shards of the settled set.
 func (m *memberProcess) readShards(node *conclave.Node, phase string) {
 	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
 	defer cancel()

@@ -92,7 +92,7 @@ func (f *faults) awaitShards(ctx context.Context, in func(all []shardState) erro
 	}
 }
 
-// readShards asks some member who owns the shards of the settled set.
+// readShards asks some member for the owners of the shards of the settled set.
 func (f *faults) readShards(ctx context.Context) ([]shardState, error) {
 	for _, m := range f.shuffled() {
 		if !m.isOpen() {
