@@ -34,7 +34,7 @@ func ofCalls() []description {
 		{"node_shards", "Shards that this node works on.", nil},
 		{"shards_moved_total", "Shards that this node was asked to release, as they move or their number changes.", nil},
 		{"shards_overdue_total", "Shards that this node has released before the work on them had returned, as it took longer than Grace.", nil},
-		{"job_runs_total", "Runs of jobs that have ended in this process, by result: done, failed or lost. job_name is one of Config.MeasuredJobs; empty: of all other jobs.", []string{"job_name", "result"}},
+		{"job_runs_total", "Runs of jobs that have ended in this process, by result: done, failed or lost. job_name is that of a measured job; empty: of all other jobs.", []string{"job_name", "result"}},
 		{"log_lines_dropped_total", "Log lines that the application's logger did not take in time.", nil},
 		{"node_sessions", "Live sessions of this node.", nil},
 	}
@@ -83,7 +83,7 @@ func ofGroup() []description {
 		{"shards", "Shards of all sets that processes work on.", nil},
 		{"shards_without_owner", "Of these, shards that no process owns: between two owners, in a lock-delay, or waiting for the return of a process.", nil},
 		{"shard_seconds_without_owner_total", "Time that shards were without an owner since this node was opened, added up over the shards, by a look at each heartbeat.", nil},
-		{"job_last_success_age_seconds", "How long ago the last successful run of one of Config.MeasuredJobs has ended, in whatever process; +Inf: none is known here.", []string{"job_name"}},
+		{"job_last_success_age_seconds", "How long ago the last successful run of a measured job has ended, in whatever process; +Inf: none is known here.", []string{"job_name"}},
 		{"keys", "Keys of the key/value store.", nil},
 		{"checks", "Checks of the group.", nil},
 		{"clients", "Clients that are registered in the group.", nil},
