@@ -18,7 +18,11 @@ func TestPowerLoss_DuringRecovery(t *testing.T) {
 	steps, recovered := script(6, 30), recoveries{}
 	first := recordScript(t, steps, 0, 6)
 	rng := rand.New(rand.NewPCG(6, 6))
-	for at := 0; at < len(first); at += 7 {
+	step := 7
+	if testing.Short() {
+		step = 35
+	}
+	for at := 0; at < len(first); at += step {
 		disk := first[at].disk
 		want := recovered.from(t, first[at])
 		for range 2 {
