@@ -7,10 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "4") // most of these tests wait for sessions and disks; the flag exists, and -parallel overrides it
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var long = flag.Bool("long", false, "repeat more, and run what takes long, as .ci/run does")
 
