@@ -173,12 +173,22 @@ func TestDirectoryLock_SurvivesWhatHappensToFiles(t *testing.T) {
 	}
 }
 
+// cleaned returns when Pebble has removed what it no longer needs: a removal after a test has
+// taken the directory away stops the store, as any other change does.
+func cleaned(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.Do(func(db *pebble.DB) error { db.TestOnlyWaitForCleaning(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A renamed directory is still in use under its new name. The store that has it open stops at
 // the next file, since it would create that under the old name.
 func TestDirectoryLock_DirectoryRenamed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := open(t, Options{Dir: dir})
 	put(t, s, "a", "1")
+	cleaned(t, s)
 	moved := dir + "-moved"
 	if err := os.Rename(dir, moved); err != nil {
 		t.Skipf("the system does not rename a directory with open files: %v", err)
@@ -202,6 +212,7 @@ func TestDirectoryLock_DirectoryReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	first := open(t, Options{Dir: dir})
 	put(t, first, "a", "first")
+	cleaned(t, first)
 	if err := os.Rename(dir, dir+"-moved"); err != nil {
 		t.Skipf("the system does not rename a directory with open files: %v", err)
 	}
