@@ -272,6 +272,9 @@ func refusal(r *wire.Reply) error {
 		if holder := describeHolder(r); holder != "" {
 			return fmt.Errorf("%w: %s", ErrLocked, holder)
 		}
+		if detail := r.GetDetail(); detail != "" {
+			return fmt.Errorf("%w: %s", ErrLocked, detail)
+		}
 		return ErrLocked
 	case wire.Code_DEADLOCK:
 		return deadlock(r)

@@ -25,7 +25,7 @@ import (
 // the late one: send it the fence.
 //
 // A Job is no owner: each call of Once or Every is one of its own, on one handle as on two. An idle Job
-// costs nothing and need not be closed. Jobs have names of their own, apart from those of locks and elections. All methods
+// costs nothing and need not be closed. What the group retains of it remains until [Job.Delete]. Jobs have names of their own, apart from those of locks and elections. All methods
 // are safe for concurrent use.
 type Job struct {
 	group    *Group
@@ -126,7 +126,7 @@ func newJob(g *Group, lease *client.Lease, name string, opts []JobOption) *Job {
 // The group retains the 64 largest keys of a job in natural order: digits compare as numbers, so "run-9" is before "run-10",
 // and times such as "2026-11-25T02:00Z" are in their order. A smaller key than all of these, and one that was forgotten or
 // is before a forgotten one, is refused with ErrJobDone, as it may have run. So use keys that ascend; keys in no order need a
-// job each.
+// job each, and [Job.Delete] once they do not run any more.
 //
 // A call of Once for the same key within f waits for itself.
 func (j *Job) Once(ctx context.Context, key string, f func(ctx context.Context, fence Fence) error) error {

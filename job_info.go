@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -93,6 +94,24 @@ func (j *Job) Info(ctx context.Context) (JobInfo, error) {
 		return JobInfo{Name: j.name}, nil
 	}
 	return jobInfo(*v), nil
+}
+
+// Delete deletes what the group retains of the job: its runs, which keys have run or are forgotten, and when Every started
+// last. Afterwards each key may run again, also one that has run to its end: delete a job that no process will ask for any more, or
+// to have all of it run again. The fences of later runs are larger nevertheless.
+//
+// It fails with ErrLocked, and changes nothing, while a run is under way, is awaited by another call, or may not begin yet: in the
+// lock-delay after a lost run, and until the period of Every has passed. If there is no such job, nothing happens.
+//
+// It blocks until the group has agreed. Other errors: ErrUpgradeRequired while a member of the group runs a build that does not know
+// Delete; ErrTooLarge and ErrInvalid for the name; ErrBusy with too many calls; ErrClosed; and ctx's with ErrUnavailable or
+// ErrUnknown: the job may have been deleted then, and to delete it again does no harm.
+func (j *Job) Delete(ctx context.Context) error {
+	err := j.bad
+	if err == nil {
+		err = client.DeleteJob(ctx, j.group.client, j.name)
+	}
+	return fault("delete job", j.name, err)
 }
 
 func jobInfo(v machine.JobView) JobInfo {

@@ -206,6 +206,7 @@ func TestJob_Invalid(t *testing.T) {
 			grouptest.WantError(t, row.job.Every(t.Context(), time.Second, succeed), row.want)
 			_, err := row.job.Info(t.Context())
 			grouptest.WantError(t, err, row.want)
+			grouptest.WantError(t, row.job.Delete(t.Context()), row.want)
 		}
 	}
 	grouptest.WantError(t, n.Job("a").Every(t.Context(), 367*24*time.Hour, succeed), conclave.ErrInvalid)

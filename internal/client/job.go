@@ -64,6 +64,15 @@ func (r *Run) End(ctx context.Context, result wire.RunResult, detail string, tr 
 	return r.Release(ctx, tr)
 }
 
+// DeleteJob deletes a job. It blocks until the group has decided, and is refused as LOCKED while the job is in use.
+func DeleteJob(ctx context.Context, c *Client, job string) error {
+	if c.group.Level() < wire.LevelDeleteJob {
+		return belowLevel("deletes jobs")
+	}
+	_, err := c.Exec(ctx, &wire.Command{Op: &wire.Command_DeleteJob{DeleteJob: &wire.DeleteJob{Job: job}}})
+	return err
+}
+
 // clipped returns the first bytes of a text as UTF-8, without a part of a rune.
 func clipped(text string, limit int) string {
 	// A byte that is none of a rune grows to three.

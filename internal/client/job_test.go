@@ -26,6 +26,15 @@ func TestRun_BelowLevel(t *testing.T) {
 	}
 }
 
+func TestDeleteJob_BelowLevel(t *testing.T) {
+	c, g := newFake(t)
+	raise(t, c, wire.LevelDeleteJob-1)
+	before := g.last()
+	if err := DeleteJob(t.Context(), c, "nightly"); !isCode(err, wire.Code_LEVEL) || g.last() != before {
+		t.Errorf("got %v, want LEVEL, and nothing submitted", err)
+	}
+}
+
 func TestRun_Submitted(t *testing.T) {
 	c, _ := newFake(t)
 	raise(t, c, wire.LevelTrace)

@@ -38,6 +38,7 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelSets":       {"set": firstTakesSet},
 	"LevelJobs":       {"job": firstRunsJob},
 	"LevelShards":     {"shards": firstWorksOnShards},
+	"LevelDeleteJob":  {"deletion of a job": firstDeletesJob},
 }
 
 // A new group has everything that its founders support from the first call on.
@@ -127,6 +128,13 @@ func firstRunsJob(g *Group) {
 	if err != nil || len(info.Runs) != 1 || info.Runs[0].Result != conclave.JobDone {
 		g.T.Errorf("%+v, %v", info, err)
 	}
+}
+
+func firstDeletesJob(g *Group) {
+	ctx, once := Within(g.T, patience), func(context.Context, conclave.Fence) error { return nil }
+	Must(g.T, g.last().Job("x").Once(ctx, "a", once))
+	Must(g.T, g.Nodes[0].Job("x").Delete(ctx))
+	Must(g.T, g.last().Job("x").Once(ctx, "a", once))
 }
 
 func firstWorksOnShards(g *Group) {

@@ -111,6 +111,10 @@ func (m *Machine) dispatch(inc *incarnation, seq uint64, c *wire.Command) *wire.
 		if x := (jobRuns{m}); x.hasJobs() {
 			return x.end(op.EndRun)
 		}
+	case *wire.Command_DeleteJob:
+		if x := (jobRuns{m}); x.hasDeleteJob() {
+			return x.delete(op.DeleteJob)
+		}
 	case *wire.Command_JoinShards:
 		if x := (sharding{m}); x.hasShards() {
 			return x.join(op.JoinShards)

@@ -93,6 +93,7 @@ var fuzzCommands = []string{
 	"run-job j k s/1 attempts=2 keep=1s",
 	"run-job j '' s/1 every=1s",
 	"end-run j k s/1 fence=1 failed detail=why",
+	"delete-job j",
 	"write put k v flags=1 ; put-fenced k v fence=1 ; swap k v index=3 ; acquire k v session=s",
 	"write expect-holder k session=s index=1 ; release k v session=s ; expect k index=3",
 	"write delete k ; delete-if k index=0 ; delete-prefix a/",

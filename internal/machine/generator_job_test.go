@@ -22,6 +22,7 @@ func (g *generator) jobCommand(r *reference.Model, inc wire.ID) *wire.Command {
 		{70, func() *wire.Command { return g.openSession(r, inc) }},
 		{30, func() *wire.Command { return g.closeSession(r) }},
 		{40, func() *wire.Command { return g.attach(r) }},
+		{10, func() *wire.Command { return g.deleteJob(r) }},
 	} {
 		if n -= choice.weight; n < 0 {
 			return choice.make()
@@ -147,6 +148,15 @@ func (g *generator) endRun(r *reference.Model) *wire.Command {
 		c.Session = c.Session[:g.rand.IntN(17)]
 	}
 	return &wire.Command{Op: &wire.Command_EndRun{EndRun: c}}
+}
+
+// deleteJob deletes a job, sometimes one that may be deleted.
+func (g *generator) deleteJob(r *reference.Model) *wire.Command {
+	c := &wire.DeleteJob{Job: g.jobName()}
+	if g.chance(3) {
+		c.Job = g.name()
+	}
+	return &wire.Command{Op: &wire.Command_DeleteJob{DeleteJob: c}}
 }
 
 // jobLog makes the commands of logs that are nearly of jobs alone. In some, sessions live long and runs hardly end, so that

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -80,6 +81,30 @@ func (x jobRuns) left(l *lock) {
 		x.jobs.remove(j)
 		x.dirty.drop(j.durable())
 	}
+}
+
+// hasDeleteJob reports whether the group is at the level of DeleteJob.
+func (x jobRuns) hasDeleteJob() bool { return x.levels.agreed >= wire.LevelDeleteJob }
+
+// delete deletes a job with what it retains, also which keys are forgotten: they can run again. While it has a lock it stays, as
+// that has a run, a waiter, a lock-delay or a period.
+func (x jobRuns) delete(c *wire.DeleteJob) *wire.Reply {
+	if r := x.checkName(c.Job); r != nil {
+		return r
+	}
+	j := x.jobs.byName[c.Job]
+	switch {
+	case j == nil:
+		return x.reply(wire.Code_OK)
+	case j.locks > 0:
+		return x.refuse(wire.Code_LOCKED, "runs of the job are under way, awaited or delayed")
+	}
+	for _, r := range slices.Concat(j.keyed, j.regular) {
+		x.removeRun(r)
+	}
+	x.jobs.remove(j)
+	x.dirty.drop(j.durable())
+	return x.reply(wire.Code_OK)
 }
 
 // missed is what a request for a run received that has obtained nothing and was not withdrawn, by the name of its lock: in a

@@ -7,6 +7,7 @@ import "github.com/conclave-go/conclave/internal/wire"
 //	run-job j k s/1 attempts=2 keep=1s
 //	run-job j '' s/1 every=1m
 //	end-run j k s/1 fence=7 failed detail=why trace=t
+//	delete-job j
 //
 // where j is the job and k the key. The result is done unless it is named.
 func parseJob(a *arguments, c *wire.Command) {
@@ -26,5 +27,7 @@ func parseJob(a *arguments, c *wire.Command) {
 		}
 		op.Result = results[a.one("done", "failed", "not-started", "lost", "running", "forgotten", "unspecified", "unheard-of")]
 		c.Op = &wire.Command_EndRun{EndRun: op}
+	case "delete-job":
+		c.Op = &wire.Command_DeleteJob{DeleteJob: &wire.DeleteJob{Job: a.name(1)}}
 	}
 }

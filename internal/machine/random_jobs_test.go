@@ -34,6 +34,7 @@ var generalJobEvents = []string{
 	"JOB_DONE at once: DONE", "JOB_DONE at once: FAILED", "JOB_DONE at once: LOST",
 	"JOB_DONE in the queue: DONE", "JOB_DONE in the queue: FAILED", "JOB_DONE in the queue: LOST",
 	"FORGOTTEN", "taken over", "taken over and refused", "Every taken over", "Every delayed", "lock-delay after a lost run",
+	"a job deleted", "a job in use not deleted",
 }
 
 // What happens to them only where there are many.

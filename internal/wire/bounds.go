@@ -115,6 +115,7 @@ func commandBounds() map[string]Bound {
 		"UnlockSet.session": c, "UnlockSet.trace": c,
 		"RunJob.job": c, "RunJob.key": c, "RunJob.session": c,
 		"EndRun.job": c, "EndRun.key": c, "EndRun.session": c, "EndRun.detail": c, "EndRun.trace": c,
+		"DeleteJob.job":  c,
 		"JoinShards.set": c, "JoinShards.session": c, "LeaveShards.set": c, "LeaveShards.session": c, "ReleaseShards.set": c,
 		"ReleaseShards.session": c, "ReleaseShards.shards": {10 * maxShards, maxShards}, "ReleaseShards.fences": {10 * maxShards, maxShards},
 		"ResizeShards.set": c,

@@ -53,6 +53,8 @@ func operationLevel(field protowire.Number) uint32 {
 		return LevelJobs
 	case 34, 35, 36, 37: // join_shards, leave_shards, release_shards, resize_shards
 		return LevelShards
+	case 38: // delete_job
+		return LevelDeleteJob
 	}
 	return 0
 }

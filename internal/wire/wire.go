@@ -26,21 +26,22 @@ const (
 
 // The feature levels. BatchVersion is the lowest that a batch can have.
 const (
-	LevelLinger     = 2 // Lock with lingering, and Refill
-	LevelLabel      = 3 // Lock with a label; the times since which locks are held and waited for
-	LevelTrace      = 4 // Unlock and Release with a trace, and grants with that of their cause
-	LevelClient     = 4 // clients: processes that are no members
-	LevelStandalone = 5 // sessions that are bound to no process
-	LevelBounds     = 6 // retained outcomes bounded by bytes; further limits that one user cannot use up for another
-	LevelProcess    = 7 // the built-in check process: ReportProcess, and CrashEvidence between members
-	LevelShared     = 7 // Lock with shared, Unlock with share, and Downgrade
-	LevelSlots      = 7 // permits with numbers
-	LevelDeadlock   = 7 // Lock with refuse_deadlock
-	LevelMaxHold    = 7 // holds that end in time: Lock and Acquire with max_hold, and Extend
-	LevelSets       = 7 // several locks as a whole: LockSet and UnlockSet
-	LevelJobs       = 8 // jobs: RunJob and EndRun
-	LevelShards     = 9 // sets of shards: JoinShards, LeaveShards, ReleaseShards and ResizeShards
-	FeatureLevel    = LevelShards
+	LevelLinger     = 2  // Lock with lingering, and Refill
+	LevelLabel      = 3  // Lock with a label; the times since which locks are held and waited for
+	LevelTrace      = 4  // Unlock and Release with a trace, and grants with that of their cause
+	LevelClient     = 4  // clients: processes that are no members
+	LevelStandalone = 5  // sessions that are bound to no process
+	LevelBounds     = 6  // retained outcomes bounded by bytes; further limits that one user cannot use up for another
+	LevelProcess    = 7  // the built-in check process: ReportProcess, and CrashEvidence between members
+	LevelShared     = 7  // Lock with shared, Unlock with share, and Downgrade
+	LevelSlots      = 7  // permits with numbers
+	LevelDeadlock   = 7  // Lock with refuse_deadlock
+	LevelMaxHold    = 7  // holds that end in time: Lock and Acquire with max_hold, and Extend
+	LevelSets       = 7  // several locks as a whole: LockSet and UnlockSet
+	LevelJobs       = 8  // jobs: RunJob and EndRun
+	LevelShards     = 9  // sets of shards: JoinShards, LeaveShards, ReleaseShards and ResizeShards
+	LevelDeleteJob  = 10 // DeleteJob
+	FeatureLevel    = LevelDeleteJob
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.

@@ -496,7 +496,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -2378,6 +2378,7 @@ type Command struct {
 	//	*Command_LeaveShards
 	//	*Command_ReleaseShards
 	//	*Command_ResizeShards
+	//	*Command_DeleteJob
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2753,6 +2754,15 @@ func (x *Command) GetResizeShards() *ResizeShards {
 	return nil
 }
 
+func (x *Command) GetDeleteJob() *DeleteJob {
+	if x != nil {
+		if x, ok := x.Op.(*Command_DeleteJob); ok {
+			return x.DeleteJob
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -2905,6 +2915,10 @@ type Command_ResizeShards struct {
 	ResizeShards *ResizeShards `protobuf:"bytes,37,opt,name=resize_shards,json=resizeShards,proto3,oneof"` // level 9
 }
 
+type Command_DeleteJob struct {
+	DeleteJob *DeleteJob `protobuf:"bytes,38,opt,name=delete_job,json=deleteJob,proto3,oneof"` // level 10
+}
+
 func (*Command_Register) isCommand_Op() {}
 
 func (*Command_Renew) isCommand_Op() {}
@@ -2978,6 +2992,8 @@ func (*Command_LeaveShards) isCommand_Op() {}
 func (*Command_ReleaseShards) isCommand_Op() {}
 
 func (*Command_ResizeShards) isCommand_Op() {}
+
+func (*Command_DeleteJob) isCommand_Op() {}
 
 // Register registers the submission's incarnation. It succeeds only with a
 // (boot, attempt) larger than in every earlier registration of the member, and with
@@ -4967,6 +4983,52 @@ func (x *EndRun) GetTrace() []byte {
 	return nil
 }
 
+// DeleteJob deletes a job with what is retained of it, and of its runs. Each key can run again then. It is refused, with
+// LOCKED, while a run is under way or awaited, or the next one of a key is delayed. No job: it has no effect.
+type DeleteJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteJob) Reset() {
+	*x = DeleteJob{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteJob) ProtoMessage() {}
+
+func (x *DeleteJob) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteJob.ProtoReflect.Descriptor instead.
+func (*DeleteJob) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *DeleteJob) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
 // JoinShards makes a handle of the session a worker of a set of shards. The group assigns shards to it.
 type JoinShards struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4982,7 +5044,7 @@ type JoinShards struct {
 
 func (x *JoinShards) Reset() {
 	*x = JoinShards{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4994,7 +5056,7 @@ func (x *JoinShards) String() string {
 func (*JoinShards) ProtoMessage() {}
 
 func (x *JoinShards) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5007,7 +5069,7 @@ func (x *JoinShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinShards.ProtoReflect.Descriptor instead.
 func (*JoinShards) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *JoinShards) GetSet() string {
@@ -5064,7 +5126,7 @@ type LeaveShards struct {
 
 func (x *LeaveShards) Reset() {
 	*x = LeaveShards{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5076,7 +5138,7 @@ func (x *LeaveShards) String() string {
 func (*LeaveShards) ProtoMessage() {}
 
 func (x *LeaveShards) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5089,7 +5151,7 @@ func (x *LeaveShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveShards.ProtoReflect.Descriptor instead.
 func (*LeaveShards) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LeaveShards) GetSet() string {
@@ -5129,7 +5191,7 @@ type ReleaseShards struct {
 
 func (x *ReleaseShards) Reset() {
 	*x = ReleaseShards{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5141,7 +5203,7 @@ func (x *ReleaseShards) String() string {
 func (*ReleaseShards) ProtoMessage() {}
 
 func (x *ReleaseShards) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5154,7 +5216,7 @@ func (x *ReleaseShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseShards.ProtoReflect.Descriptor instead.
 func (*ReleaseShards) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ReleaseShards) GetSet() string {
@@ -5210,7 +5272,7 @@ type ResizeShards struct {
 
 func (x *ResizeShards) Reset() {
 	*x = ResizeShards{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5222,7 +5284,7 @@ func (x *ResizeShards) String() string {
 func (*ResizeShards) ProtoMessage() {}
 
 func (x *ResizeShards) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5235,7 +5297,7 @@ func (x *ResizeShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeShards.ProtoReflect.Descriptor instead.
 func (*ResizeShards) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ResizeShards) GetSet() string {
@@ -5266,7 +5328,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5278,7 +5340,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5291,7 +5353,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Proclaim) GetName() string {
@@ -5344,7 +5406,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5356,7 +5418,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5369,7 +5431,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Acquire) GetName() string {
@@ -5427,7 +5489,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5439,7 +5501,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5452,7 +5514,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Release) GetName() string {
@@ -5493,7 +5555,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5505,7 +5567,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5518,7 +5580,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Resize) GetName() string {
@@ -5545,7 +5607,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5557,7 +5619,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5570,7 +5632,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -5595,7 +5657,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5607,7 +5669,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5620,7 +5682,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -5685,7 +5747,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5697,7 +5759,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5710,7 +5772,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -5761,7 +5823,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5773,7 +5835,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5786,7 +5848,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Reply) GetCode() Code {
@@ -5961,7 +6023,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5973,7 +6035,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5986,7 +6048,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Run) GetResult() RunResult {
@@ -6066,7 +6128,7 @@ type SetReply struct {
 
 func (x *SetReply) Reset() {
 	*x = SetReply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6078,7 +6140,7 @@ func (x *SetReply) String() string {
 func (*SetReply) ProtoMessage() {}
 
 func (x *SetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6091,7 +6153,7 @@ func (x *SetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
 func (*SetReply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SetReply) GetFences() []uint64 {
@@ -6127,7 +6189,7 @@ type Taken struct {
 
 func (x *Taken) Reset() {
 	*x = Taken{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6139,7 +6201,7 @@ func (x *Taken) String() string {
 func (*Taken) ProtoMessage() {}
 
 func (x *Taken) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6152,7 +6214,7 @@ func (x *Taken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Taken.ProtoReflect.Descriptor instead.
 func (*Taken) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Taken) GetName() uint32 {
@@ -6187,7 +6249,7 @@ type Cycle struct {
 
 func (x *Cycle) Reset() {
 	*x = Cycle{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6199,7 +6261,7 @@ func (x *Cycle) String() string {
 func (*Cycle) ProtoMessage() {}
 
 func (x *Cycle) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6212,7 +6274,7 @@ func (x *Cycle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cycle.ProtoReflect.Descriptor instead.
 func (*Cycle) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Cycle) GetLength() uint32 {
@@ -6243,7 +6305,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6255,7 +6317,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6268,7 +6330,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Wait) GetName() string {
@@ -6322,7 +6384,7 @@ type LockOwner struct {
 
 func (x *LockOwner) Reset() {
 	*x = LockOwner{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6334,7 +6396,7 @@ func (x *LockOwner) String() string {
 func (*LockOwner) ProtoMessage() {}
 
 func (x *LockOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6347,7 +6409,7 @@ func (x *LockOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockOwner.ProtoReflect.Descriptor instead.
 func (*LockOwner) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *LockOwner) GetSession() []byte {
@@ -6453,7 +6515,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6465,7 +6527,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6478,7 +6540,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -6518,7 +6580,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6530,7 +6592,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6543,7 +6605,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -6604,7 +6666,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6616,7 +6678,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6629,7 +6691,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -6696,7 +6758,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6708,7 +6770,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6721,7 +6783,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -6836,7 +6898,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6848,7 +6910,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6861,7 +6923,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -6967,7 +7029,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6979,7 +7041,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6992,7 +7054,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -7038,7 +7100,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7050,7 +7112,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7063,7 +7125,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{76}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -7126,7 +7188,7 @@ type EndedClientState struct {
 
 func (x *EndedClientState) Reset() {
 	*x = EndedClientState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7138,7 +7200,7 @@ func (x *EndedClientState) String() string {
 func (*EndedClientState) ProtoMessage() {}
 
 func (x *EndedClientState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7151,7 +7213,7 @@ func (x *EndedClientState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedClientState.ProtoReflect.Descriptor instead.
 func (*EndedClientState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{77}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *EndedClientState) GetUntil() int64 {
@@ -7184,7 +7246,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7196,7 +7258,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7209,7 +7271,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{78}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SessionState) GetName() string {
@@ -7339,7 +7401,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7351,7 +7413,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7364,7 +7426,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{79}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -7479,7 +7541,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7491,7 +7553,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7504,7 +7566,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{80}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ShareState) GetSession() []byte {
@@ -7601,7 +7663,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7613,7 +7675,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7626,7 +7688,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{81}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -7661,7 +7723,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7673,7 +7735,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7686,7 +7748,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{82}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -7756,7 +7818,7 @@ type SlotState struct {
 
 func (x *SlotState) Reset() {
 	*x = SlotState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7768,7 +7830,7 @@ func (x *SlotState) String() string {
 func (*SlotState) ProtoMessage() {}
 
 func (x *SlotState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7781,7 +7843,7 @@ func (x *SlotState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotState.ProtoReflect.Descriptor instead.
 func (*SlotState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{83}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SlotState) GetSession() string {
@@ -7821,7 +7883,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7833,7 +7895,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7846,7 +7908,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{84}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -7959,7 +8021,7 @@ type JobState struct {
 
 func (x *JobState) Reset() {
 	*x = JobState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7971,7 +8033,7 @@ func (x *JobState) String() string {
 func (*JobState) ProtoMessage() {}
 
 func (x *JobState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7984,7 +8046,7 @@ func (x *JobState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobState.ProtoReflect.Descriptor instead.
 func (*JobState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{85}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *JobState) GetForgets() bool {
@@ -8028,7 +8090,7 @@ type RunState struct {
 
 func (x *RunState) Reset() {
 	*x = RunState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8040,7 +8102,7 @@ func (x *RunState) String() string {
 func (*RunState) ProtoMessage() {}
 
 func (x *RunState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8053,7 +8115,7 @@ func (x *RunState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunState.ProtoReflect.Descriptor instead.
 func (*RunState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{86}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RunState) GetResult() RunResult {
@@ -8146,7 +8208,7 @@ type ShardSetState struct {
 
 func (x *ShardSetState) Reset() {
 	*x = ShardSetState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8158,7 +8220,7 @@ func (x *ShardSetState) String() string {
 func (*ShardSetState) ProtoMessage() {}
 
 func (x *ShardSetState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8171,7 +8233,7 @@ func (x *ShardSetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardSetState.ProtoReflect.Descriptor instead.
 func (*ShardSetState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{87}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ShardSetState) GetCount() uint32 {
@@ -8223,7 +8285,7 @@ type ShardWorkerState struct {
 
 func (x *ShardWorkerState) Reset() {
 	*x = ShardWorkerState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8235,7 +8297,7 @@ func (x *ShardWorkerState) String() string {
 func (*ShardWorkerState) ProtoMessage() {}
 
 func (x *ShardWorkerState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8248,7 +8310,7 @@ func (x *ShardWorkerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardWorkerState.ProtoReflect.Descriptor instead.
 func (*ShardWorkerState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{88}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ShardWorkerState) GetSession() []byte {
@@ -8348,7 +8410,7 @@ type ShardState struct {
 
 func (x *ShardState) Reset() {
 	*x = ShardState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8360,7 +8422,7 @@ func (x *ShardState) String() string {
 func (*ShardState) ProtoMessage() {}
 
 func (x *ShardState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8373,7 +8435,7 @@ func (x *ShardState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardState.ProtoReflect.Descriptor instead.
 func (*ShardState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{89}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ShardState) GetWorker() uint64 {
@@ -8424,7 +8486,7 @@ type SetState struct {
 
 func (x *SetState) Reset() {
 	*x = SetState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8436,7 +8498,7 @@ func (x *SetState) String() string {
 func (*SetState) ProtoMessage() {}
 
 func (x *SetState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8449,7 +8511,7 @@ func (x *SetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetState.ProtoReflect.Descriptor instead.
 func (*SetState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{90}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SetState) GetSession() []byte {
@@ -8547,7 +8609,7 @@ type SetWaiterState struct {
 
 func (x *SetWaiterState) Reset() {
 	*x = SetWaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8559,7 +8621,7 @@ func (x *SetWaiterState) String() string {
 func (*SetWaiterState) ProtoMessage() {}
 
 func (x *SetWaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8572,7 +8634,7 @@ func (x *SetWaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWaiterState.ProtoReflect.Descriptor instead.
 func (*SetWaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{91}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SetWaiterState) GetSession() []byte {
@@ -8648,7 +8710,7 @@ type PassedState struct {
 
 func (x *PassedState) Reset() {
 	*x = PassedState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8660,7 +8722,7 @@ func (x *PassedState) String() string {
 func (*PassedState) ProtoMessage() {}
 
 func (x *PassedState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8673,7 +8735,7 @@ func (x *PassedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassedState.ProtoReflect.Descriptor instead.
 func (*PassedState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{92}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *PassedState) GetTimes() uint32 {
@@ -8698,7 +8760,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8710,7 +8772,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8723,7 +8785,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{93}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -8784,7 +8846,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8796,7 +8858,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8809,7 +8871,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{94}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -8954,7 +9016,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04part\x18\x02 \x01(\fR\x04part\x12\x12\n" +
 	"\x04last\x18\x03 \x01(\bR\x04last\x127\n" +
 	"\afailure\x18\x04 \x01(\x0e2\x1d.conclave.internal.v1.FailureR\afailure\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"\xb0\x13\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"\xf2\x13\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -8999,7 +9061,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"joinShards\x12F\n" +
 	"\fleave_shards\x18# \x01(\v2!.conclave.internal.v1.LeaveShardsH\x00R\vleaveShards\x12L\n" +
 	"\x0erelease_shards\x18$ \x01(\v2#.conclave.internal.v1.ReleaseShardsH\x00R\rreleaseShards\x12I\n" +
-	"\rresize_shards\x18% \x01(\v2\".conclave.internal.v1.ResizeShardsH\x00R\fresizeShardsB\x04\n" +
+	"\rresize_shards\x18% \x01(\v2\".conclave.internal.v1.ResizeShardsH\x00R\fresizeShards\x12@\n" +
+	"\n" +
+	"delete_job\x18& \x01(\v2\x1f.conclave.internal.v1.DeleteJobH\x00R\tdeleteJobB\x04\n" +
 	"\x02op\"\xb8\x02\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
@@ -9154,7 +9218,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05fence\x18\x05 \x01(\x04R\x05fence\x127\n" +
 	"\x06result\x18\x06 \x01(\x0e2\x1f.conclave.internal.v1.RunResultR\x06result\x12\x16\n" +
 	"\x06detail\x18\a \x01(\tR\x06detail\x12\x14\n" +
-	"\x05trace\x18\b \x01(\fR\x05trace\"\x9a\x01\n" +
+	"\x05trace\x18\b \x01(\fR\x05trace\"\x1d\n" +
+	"\tDeleteJob\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\x9a\x01\n" +
 	"\n" +
 	"JoinShards\x12\x10\n" +
 	"\x03set\x18\x01 \x01(\tR\x03set\x12\x14\n" +
@@ -9603,7 +9669,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Failure)(0),               // 0: conclave.internal.v1.Failure
 	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
@@ -9664,49 +9730,50 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*UnlockSet)(nil),          // 56: conclave.internal.v1.UnlockSet
 	(*RunJob)(nil),             // 57: conclave.internal.v1.RunJob
 	(*EndRun)(nil),             // 58: conclave.internal.v1.EndRun
-	(*JoinShards)(nil),         // 59: conclave.internal.v1.JoinShards
-	(*LeaveShards)(nil),        // 60: conclave.internal.v1.LeaveShards
-	(*ReleaseShards)(nil),      // 61: conclave.internal.v1.ReleaseShards
-	(*ResizeShards)(nil),       // 62: conclave.internal.v1.ResizeShards
-	(*Proclaim)(nil),           // 63: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 64: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 65: conclave.internal.v1.Release
-	(*Resize)(nil),             // 66: conclave.internal.v1.Resize
-	(*Write)(nil),              // 67: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 68: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 69: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 70: conclave.internal.v1.Reply
-	(*Run)(nil),                // 71: conclave.internal.v1.Run
-	(*SetReply)(nil),           // 72: conclave.internal.v1.SetReply
-	(*Taken)(nil),              // 73: conclave.internal.v1.Taken
-	(*Cycle)(nil),              // 74: conclave.internal.v1.Cycle
-	(*Wait)(nil),               // 75: conclave.internal.v1.Wait
-	(*LockOwner)(nil),          // 76: conclave.internal.v1.LockOwner
-	(*CheckTerms)(nil),         // 77: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 78: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 79: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 80: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 81: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 82: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 83: conclave.internal.v1.IncarnationState
-	(*EndedClientState)(nil),   // 84: conclave.internal.v1.EndedClientState
-	(*SessionState)(nil),       // 85: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 86: conclave.internal.v1.LockState
-	(*ShareState)(nil),         // 87: conclave.internal.v1.ShareState
-	(*SemaphoreState)(nil),     // 88: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 89: conclave.internal.v1.PermitState
-	(*SlotState)(nil),          // 90: conclave.internal.v1.SlotState
-	(*WaiterState)(nil),        // 91: conclave.internal.v1.WaiterState
-	(*JobState)(nil),           // 92: conclave.internal.v1.JobState
-	(*RunState)(nil),           // 93: conclave.internal.v1.RunState
-	(*ShardSetState)(nil),      // 94: conclave.internal.v1.ShardSetState
-	(*ShardWorkerState)(nil),   // 95: conclave.internal.v1.ShardWorkerState
-	(*ShardState)(nil),         // 96: conclave.internal.v1.ShardState
-	(*SetState)(nil),           // 97: conclave.internal.v1.SetState
-	(*SetWaiterState)(nil),     // 98: conclave.internal.v1.SetWaiterState
-	(*PassedState)(nil),        // 99: conclave.internal.v1.PassedState
-	(*KeyState)(nil),           // 100: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 101: conclave.internal.v1.KeyDelayState
+	(*DeleteJob)(nil),          // 59: conclave.internal.v1.DeleteJob
+	(*JoinShards)(nil),         // 60: conclave.internal.v1.JoinShards
+	(*LeaveShards)(nil),        // 61: conclave.internal.v1.LeaveShards
+	(*ReleaseShards)(nil),      // 62: conclave.internal.v1.ReleaseShards
+	(*ResizeShards)(nil),       // 63: conclave.internal.v1.ResizeShards
+	(*Proclaim)(nil),           // 64: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 65: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 66: conclave.internal.v1.Release
+	(*Resize)(nil),             // 67: conclave.internal.v1.Resize
+	(*Write)(nil),              // 68: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 69: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 70: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 71: conclave.internal.v1.Reply
+	(*Run)(nil),                // 72: conclave.internal.v1.Run
+	(*SetReply)(nil),           // 73: conclave.internal.v1.SetReply
+	(*Taken)(nil),              // 74: conclave.internal.v1.Taken
+	(*Cycle)(nil),              // 75: conclave.internal.v1.Cycle
+	(*Wait)(nil),               // 76: conclave.internal.v1.Wait
+	(*LockOwner)(nil),          // 77: conclave.internal.v1.LockOwner
+	(*CheckTerms)(nil),         // 78: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 79: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 80: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 81: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 82: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 83: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 84: conclave.internal.v1.IncarnationState
+	(*EndedClientState)(nil),   // 85: conclave.internal.v1.EndedClientState
+	(*SessionState)(nil),       // 86: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 87: conclave.internal.v1.LockState
+	(*ShareState)(nil),         // 88: conclave.internal.v1.ShareState
+	(*SemaphoreState)(nil),     // 89: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 90: conclave.internal.v1.PermitState
+	(*SlotState)(nil),          // 91: conclave.internal.v1.SlotState
+	(*WaiterState)(nil),        // 92: conclave.internal.v1.WaiterState
+	(*JobState)(nil),           // 93: conclave.internal.v1.JobState
+	(*RunState)(nil),           // 94: conclave.internal.v1.RunState
+	(*ShardSetState)(nil),      // 95: conclave.internal.v1.ShardSetState
+	(*ShardWorkerState)(nil),   // 96: conclave.internal.v1.ShardWorkerState
+	(*ShardState)(nil),         // 97: conclave.internal.v1.ShardState
+	(*SetState)(nil),           // 98: conclave.internal.v1.SetState
+	(*SetWaiterState)(nil),     // 99: conclave.internal.v1.SetWaiterState
+	(*PassedState)(nil),        // 100: conclave.internal.v1.PassedState
+	(*KeyState)(nil),           // 101: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 102: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	8,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -9732,7 +9799,7 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	26, // 20: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
 	27, // 21: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
 	28, // 22: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
-	70, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
+	71, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
 	0,  // 24: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
 	32, // 25: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
 	35, // 26: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
@@ -9741,16 +9808,16 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	49, // 29: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
 	50, // 30: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
 	52, // 31: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	69, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	70, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
 	44, // 33: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
 	45, // 34: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
 	46, // 35: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
 	47, // 36: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	64, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	65, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	66, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	63, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	67, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	65, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	66, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	67, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	64, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	68, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
 	37, // 42: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
 	40, // 43: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
 	38, // 44: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
@@ -9767,38 +9834,39 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	48, // 55: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
 	57, // 56: conclave.internal.v1.Command.run_job:type_name -> conclave.internal.v1.RunJob
 	58, // 57: conclave.internal.v1.Command.end_run:type_name -> conclave.internal.v1.EndRun
-	59, // 58: conclave.internal.v1.Command.join_shards:type_name -> conclave.internal.v1.JoinShards
-	60, // 59: conclave.internal.v1.Command.leave_shards:type_name -> conclave.internal.v1.LeaveShards
-	61, // 60: conclave.internal.v1.Command.release_shards:type_name -> conclave.internal.v1.ReleaseShards
-	62, // 61: conclave.internal.v1.Command.resize_shards:type_name -> conclave.internal.v1.ResizeShards
-	1,  // 62: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	41, // 63: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
-	2,  // 64: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	4,  // 65: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
-	3,  // 66: conclave.internal.v1.EndRun.result:type_name -> conclave.internal.v1.RunResult
-	68, // 67: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	6,  // 68: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	5,  // 69: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	78, // 70: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	79, // 71: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	77, // 72: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	74, // 73: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
-	72, // 74: conclave.internal.v1.Reply.set:type_name -> conclave.internal.v1.SetReply
-	71, // 75: conclave.internal.v1.Reply.run:type_name -> conclave.internal.v1.Run
-	3,  // 76: conclave.internal.v1.Run.result:type_name -> conclave.internal.v1.RunResult
-	73, // 77: conclave.internal.v1.SetReply.taken:type_name -> conclave.internal.v1.Taken
-	78, // 78: conclave.internal.v1.Taken.holder:type_name -> conclave.internal.v1.Holder
-	75, // 79: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
-	76, // 80: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
-	76, // 81: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
-	2,  // 82: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	1,  // 83: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	3,  // 84: conclave.internal.v1.RunState.result:type_name -> conclave.internal.v1.RunResult
-	85, // [85:85] is the sub-list for method output_type
-	85, // [85:85] is the sub-list for method input_type
-	85, // [85:85] is the sub-list for extension type_name
-	85, // [85:85] is the sub-list for extension extendee
-	0,  // [0:85] is the sub-list for field type_name
+	60, // 58: conclave.internal.v1.Command.join_shards:type_name -> conclave.internal.v1.JoinShards
+	61, // 59: conclave.internal.v1.Command.leave_shards:type_name -> conclave.internal.v1.LeaveShards
+	62, // 60: conclave.internal.v1.Command.release_shards:type_name -> conclave.internal.v1.ReleaseShards
+	63, // 61: conclave.internal.v1.Command.resize_shards:type_name -> conclave.internal.v1.ResizeShards
+	59, // 62: conclave.internal.v1.Command.delete_job:type_name -> conclave.internal.v1.DeleteJob
+	1,  // 63: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	41, // 64: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
+	2,  // 65: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	4,  // 66: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
+	3,  // 67: conclave.internal.v1.EndRun.result:type_name -> conclave.internal.v1.RunResult
+	69, // 68: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	6,  // 69: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	5,  // 70: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	79, // 71: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	80, // 72: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	78, // 73: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	75, // 74: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
+	73, // 75: conclave.internal.v1.Reply.set:type_name -> conclave.internal.v1.SetReply
+	72, // 76: conclave.internal.v1.Reply.run:type_name -> conclave.internal.v1.Run
+	3,  // 77: conclave.internal.v1.Run.result:type_name -> conclave.internal.v1.RunResult
+	74, // 78: conclave.internal.v1.SetReply.taken:type_name -> conclave.internal.v1.Taken
+	79, // 79: conclave.internal.v1.Taken.holder:type_name -> conclave.internal.v1.Holder
+	76, // 80: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
+	77, // 81: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
+	77, // 82: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
+	2,  // 83: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	1,  // 84: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	3,  // 85: conclave.internal.v1.RunState.result:type_name -> conclave.internal.v1.RunResult
+	86, // [86:86] is the sub-list for method output_type
+	86, // [86:86] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -9872,6 +9940,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_LeaveShards)(nil),
 		(*Command_ReleaseShards)(nil),
 		(*Command_ResizeShards)(nil),
+		(*Command_DeleteJob)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -9879,7 +9948,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   95,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -361,18 +361,26 @@ func TestJob_EveryHolderKilled(t *testing.T) {
 	}
 }
 
-// While a member runs a build that does not know jobs, nothing is run. After the upgrade it is.
+// While a member runs a build that does not know jobs, nothing is run, and nothing deleted while one does not know that. After the
+// upgrade it is.
 func TestUpgrade_Job(t *testing.T) {
 	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
 		grouptest.WantError(g.T, g.Nodes[0].Job("report").Once(g.T.Context(), "a", succeed), conclave.ErrUpgradeRequired)
 		grouptest.WantError(g.T, g.Nodes[0].Job("report").Every(g.T.Context(), time.Second, succeed), conclave.ErrUpgradeRequired)
-		for i := range g.Nodes {
-			g.Kill(i)
-			g.Seams[i].FeatureLevel = wire.LevelJobs
-			g.Start(i)
+		raise := func(level uint32) {
+			for i := range g.Nodes {
+				g.Kill(i)
+				g.Seams[i].FeatureLevel = level
+				g.Start(i)
+			}
+			pass(time.Minute) // the leader raises the level
+			wantLevel(g, 0, level)
 		}
-		pass(time.Minute) // the leader raises the level
-		wantLevel(g, 0, wire.LevelJobs)
+		raise(wire.LevelJobs)
+		grouptest.Must(g.T, g.Nodes[0].Job("report").Once(g.T.Context(), "a", succeed))
+		grouptest.WantError(g.T, g.Nodes[0].Job("report").Delete(g.T.Context()), conclave.ErrUpgradeRequired)
+		raise(wire.LevelDeleteJob)
+		grouptest.Must(g.T, g.Nodes[0].Job("report").Delete(g.T.Context()))
 		grouptest.Must(g.T, g.Nodes[0].Job("report").Once(g.T.Context(), "a", succeed))
 	}, grouptest.Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { s.FeatureLevel = wire.LevelSets }))
 }

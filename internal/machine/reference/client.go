@@ -30,6 +30,11 @@ func (r *Model) clients() bool { return r.Level >= wire.LevelClient }
 
 func (r *Model) as(s *wire.Submission) as { return as{s.Member, r.clients() && s.Client} }
 
+// addedAt has the levels that have added operations to commands.
+var addedAt = map[protowire.Number]uint32{
+	23: 4, 24: 4, 25: 5, 26: 5, 27: 7, 28: 7, 29: 7, 30: 7, 31: 7, 32: 8, 33: 8, 34: 9, 35: 9, 36: 9, 37: 9, 38: 10,
+}
+
 // readable returns a command as a build reads it that knows nothing above the group's level.
 func (r *Model) readable(data []byte) []byte {
 	var fields [][]byte
@@ -38,8 +43,7 @@ func (r *Model) readable(data []byte) []byte {
 		if size < 0 {
 			return data
 		}
-		if (r.Level >= 4 || number != 23 && number != 24) && (r.Level >= 5 || number != 25 && number != 26) && (r.Level >= 7 || !slices.Contains([]protowire.Number{27, 28, 29, 30, 31}, number)) && (r.Level >= 8 || number != 32 && number != 33) &&
-			(r.Level >= 9 || number < 34 || number > 37) {
+		if r.Level >= addedAt[number] {
 			fields = append(fields, rest[:size])
 		}
 		rest = rest[size:]

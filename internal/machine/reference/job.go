@@ -50,6 +50,8 @@ func (x jobs) command(t wire.Ticket, c *wire.Command) *wire.Reply {
 		return x.run(t, op.RunJob)
 	case *wire.Command_EndRun:
 		return x.end(op.EndRun)
+	case *wire.Command_DeleteJob:
+		return x.delete(op.DeleteJob)
 	}
 	return sets(x).command(t, c)
 }
@@ -196,6 +198,22 @@ func (x jobs) end(c *wire.EndRun) *wire.Reply {
 	reply := &wire.Reply{Code: wire.Code_OK, Fence: l.Fence}
 	x.finish(l, c.Result, c.Detail, x.Now, 0)
 	return reply
+}
+
+// delete deletes a job of which no run is under way, awaited or delayed.
+func (x jobs) delete(c *wire.DeleteJob) *wire.Reply {
+	if bad := checkName(c.Job); bad != nil {
+		return bad
+	}
+	if slices.ContainsFunc(x.Locks, func(l *Lock) bool { return l.Job == c.Job }) {
+		x.reached("a job in use not deleted")
+		return answer(wire.Code_LOCKED)
+	}
+	if j := x.job(c.Job); j != nil {
+		x.reached("a job deleted")
+		x.Jobs = slices.DeleteFunc(x.Jobs, func(o *Job) bool { return o == j })
+	}
+	return answer(wire.Code_OK)
 }
 
 // finish records the result of a run and releases its lock, with every not before its time.
