@@ -19,19 +19,6 @@ func mustLockSet(t *testing.T, s *conclave.LockSet) conclave.Fence {
 	return f
 }
 
-// startSet starts a Lock, and returns when the group has it in the queue of a name in which so many others wait.
-func startSet(t *testing.T, n grouptest.Access, s *conclave.LockSet, name string, others int) *grouptest.Waiting {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	w := &grouptest.Waiting{Cancel: cancel, Err: make(chan error, 1)}
-	go func() {
-		_, err := s.Lock(ctx)
-		w.Err <- err
-	}()
-	grouptest.AwaitWaiters(t, n.FencedLock(name), others+1)
-	return w
-}
-
 // wantTaken wants a TakenError with these names.
 func wantTaken(t *testing.T, err, sentinel error, names ...string) *conclave.TakenError {
 	t.Helper()

@@ -38,6 +38,7 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelSets":       {"set": firstTakesSet},
 	"LevelJobs":       {"job": firstRunsJob},
 	"LevelShards":     {"shards": firstWorksOnShards},
+	"LevelReserve":    {"reservation that would close a cycle": firstIsNotReserved},
 	"LevelDeleteJob":  {"deletion of a job": firstDeletesJob},
 }
 
@@ -128,6 +129,35 @@ func firstRunsJob(g *Group) {
 	if err != nil || len(info.Runs) != 1 || info.Runs[0].Result != conclave.JobDone {
 		g.T.Errorf("%+v, %v", info, err)
 	}
+}
+
+// firstIsNotReserved: the node waits for x behind a set that waits for y, which the node has.
+func firstIsNotReserved(g *Group) {
+	ctx, cancel := context.WithCancel(Within(g.T, patience))
+	a, b := g.Nodes[0], MustSession(g.T, g.last(), Lasting())
+	ay, ax, bx, bz := a.FencedLock("y"), a.FencedLock("x"), b.FencedLock("x"), b.FencedLock("z")
+	MustLock(g.T, ay)
+	MustLock(g.T, bx)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := MustSession(g.T, g.last(), Lasting()).LockSet([]string{"x", "y", "z"}).Lock(ctx)
+		ended <- err
+	}()
+	AwaitWaiters(g.T, bx, 1)
+	got := make(chan error, 1)
+	go func() {
+		_, err := ax.Lock(ctx)
+		got <- err
+	}()
+	AwaitWaiters(g.T, bx, 2)
+	for range 4 {
+		MustLock(g.T, bz)
+		MustUnlock(g.T, bz)
+	}
+	MustUnlock(g.T, bx)
+	Must(g.T, <-got)
+	cancel()
+	<-ended
 }
 
 func firstDeletesJob(g *Group) {

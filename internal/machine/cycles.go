@@ -12,8 +12,9 @@ import (
 // Wait-for cycles. The nodes of the graph are sessions: a handle is of one name, so that the
 // handle which holds one lock is never the one that waits for another. There is an edge from
 // a session with a waiter to the owner of the lock, or to each that has a share of it; from one with a set that waits,
-// for each of its names. It is enough to follow owners, and the oldest set that has the name reserved: what stands before
-// a waiter in its queue waits for the same owners. A session that waits for itself is no cycle: that is how the handles of
+// for each of its names; and to each set that has a name reserved before the request. It is enough to follow these: what stands before
+// a waiter in its queue waits for the same ones, or, if it wants the lock exclusively, also for sets that have a share of it
+// reserved. A session that waits for itself is no cycle: that is how the handles of
 // a session exclude each other.
 //
 // Nothing is kept for this between two queries: locking must not pay for it. A walk begins
@@ -174,7 +175,7 @@ type wait struct {
 // on; nil: there is none, or not whole. It looks at left waiters and shares at most, and counts them
 // down; whole reports that they were enough.
 func (s *session) cycle(left *int, v *ordered.Visits) (path []wait, whole bool) {
-	x := search{to: s, left: left, visits: v, by: make(map[*session]wait), next: []*session{s}}
+	x := search{to: s, left: left, visits: v, by: make(map[*session]wait), next: []*session{s}, each: true}
 	return x.run()
 }
 
@@ -186,6 +187,7 @@ type search struct {
 	by     map[*session]wait // by which the session was reached
 	next   []*session        // reached, and their waiters are not followed yet
 	inUse  bool              // follow nothing that lingers: whether its process uses it is not known here
+	each   bool              // follow each reservation of a lock, and not the oldest alone
 }
 
 // run follows the waiters of the sessions reached, and of those that they reach.
@@ -213,7 +215,7 @@ func (x *search) follow(r request) (path []wait, whole bool) {
 	if *x.left--; *x.left < 0 {
 		return nil, false
 	}
-	for edge := range r.blockedBy(x.visits, x.left) { // which counts
+	for edge := range r.blockedBy(x.each, x.visits, x.left) { // which counts
 		if *x.left < 0 {
 			return nil, false
 		}
@@ -247,51 +249,66 @@ func (e wait) lingers() bool {
 }
 
 // blockedBy iterates over the owners of what the request waits for, also those that have ended and are
-// being released. It counts down left for each share, and for each name of a set. There is none if it waits for a
-// lock-delay, for permits, which many sessions may release, or for a run of a job.
-func (r request) blockedBy(v *ordered.Visits, left *int) iter.Seq[wait] {
+// being released. It counts down left for each share, for each name of a set, and, with each, for each reservation. There is
+// none if it waits for a lock-delay, for permits, which many sessions may release, or for a run of a job.
+func (r request) blockedBy(each bool, v *ordered.Visits, left *int) iter.Seq[wait] {
 	return func(yield func(wait) bool) {
 		switch w := r.waiter; {
 		case r.set != nil:
 			for i := range r.set.parts {
 				v.Count()
-				if *left--; *left < 0 || !r.set.parts[i].blockedBy(v, left, yield) {
+				if *left--; *left < 0 || !r.set.parts[i].blockedBy(each, v, left, yield) {
 					return
 				}
 			}
 		case w.lock != nil && !w.lock.isJob():
-			holders(w.lock, r, !w.lock.isDue(), w.shared, v, left, yield)
+			holders(w.lock, wait{by: r, lock: w.lock, shared: w.shared}, !w.lock.isDue(), each, v, left, yield)
 		}
 	}
 }
 
 // blockedBy yields what keeps the lock from the part.
-func (p *part) blockedBy(v *ordered.Visits, left *int, yield func(wait) bool) (more bool) {
+func (p *part) blockedBy(each bool, v *ordered.Visits, left *int, yield func(wait) bool) (more bool) {
 	if p.lock == nil {
 		return true
 	}
 	head := p.lock.head()
 	behind := head != nil && (p.set.position == 0 || head.position < p.set.position) && !p.lock.isDue()
-	return holders(p.lock, request{set: p.set}, !p.shared || behind, p.shared, v, left, yield)
+	return holders(p.lock, wait{by: request{set: p.set}, lock: p.lock, shared: p.shared}, !p.shared || behind, each, v, left, yield)
 }
 
-// holders yields the owners of a lock, those of shares if they are in the way, and the set that it is reserved for before
-// the request.
-func holders(l *lock, r request, byShares, shared bool, v *ordered.Visits, left *int, yield func(wait) bool) (more bool) {
+// holders yields the owners of a lock for an edge, those of shares if they are in the way, and the sets that it is reserved for
+// before the request: each of them, or the oldest one.
+func holders(l *lock, e wait, byShares, each bool, v *ordered.Visits, left *int, yield func(wait) bool) (more bool) {
 	more = true
 	switch {
 	case l.owner != nil:
-		more = yield(wait{by: r, shared: shared, lock: l, owner: l.owner})
+		held := e
+		held.owner = l.owner
+		more = yield(held)
 	case byShares && l.phase().isLive():
 		l.phase().live.Ascend(func(sh *share) bool {
 			v.Count()
 			*left--
-			more = yield(wait{by: r, shared: shared, lock: l, owner: sh.owner, share: sh})
+			held := e
+			held.owner, held.share = sh.owner, sh
+			more = yield(held)
 			return more
 		})
 	}
-	if p := l.sets().reservation(shared, r.position()); more && p != nil {
-		more = yield(wait{by: r, shared: shared, lock: l, owner: p.set.session, part: p})
+	reserved := func(p *part) bool {
+		e.owner, e.part = p.set.session, p
+		more = yield(e)
+		return more
+	}
+	switch ws := l.sets(); {
+	case !more || ws == nil:
+	case each:
+		ws.reservations(l, e.shared, e.by.position(), v, left, reserved)
+	default:
+		if p := ws.reservation(e.shared, e.by.position()); p != nil {
+			reserved(p)
+		}
 	}
 	return more
 }

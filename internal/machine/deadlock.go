@@ -3,15 +3,16 @@ package machine
 import "github.com/conclave-go/conclave/internal/wire"
 
 // deadlocks is a machine as far as it refuses requests whose wait would close a cycle. That is decided when the request
-// would be queued, by the cycles through its own wait. While each session waits for one lock at a time, no
-// other command closes one, but for one that reserves the names of a set: a lock is granted to a session that has waited for
-// it, and that waits no more.
+// would be queued, by the cycles through its own wait. While each session waits for one lock at a time, nothing
+// else closes one: a lock is granted to a session that has waited for it, and that waits no more, and names are not reserved for
+// a set where that would.
 type deadlocks struct{ *Machine }
 
 // searched bounds the searches for deadlocks as maxWalked does those of queries.
 type searched struct {
 	each, all        int // MaxSearched, MaxAllSearched; smaller ones in tests
 	members, clients int // what searches for them have looked at in the present entry
+	sets             int // likewise, those before a reservation
 }
 
 // of returns the sum that the command being applied counts in.
@@ -36,7 +37,7 @@ func (x deadlocks) mayWait(w request, wanted bool) *wire.Reply {
 	if !wanted || x.levels.agreed < wire.LevelDeadlock {
 		return nil
 	}
-	path := x.closedBy(w)
+	path := x.closedBy(w, x.of())
 	if path == nil {
 		return nil
 	}
@@ -50,17 +51,21 @@ func (x deadlocks) mayWait(w request, wanted bool) *wire.Reply {
 	return r
 }
 
+// mayReserve reports whether names that were just reserved for a set may stay so: they must not close a cycle.
+func (x deadlocks) mayReserve(s *set) bool {
+	return x.levels.agreed < wire.LevelReserve || x.closedBy(request{set: s}, &x.searched.sets) == nil
+}
+
 // closedBy returns a shortest cycle that the wait would close; nil: there is none, or it was not found within the
-// bounds.
-func (x deadlocks) closedBy(w request) []wait {
+// bounds. sum counts what the searches of its kind have looked at.
+func (x deadlocks) closedBy(w request, sum *int) []wait {
 	s := w.session()
 	if !s.isInTheWay() {
 		return nil
 	}
-	sum := x.of()
 	most := min(x.searched.each, x.searched.all-*sum)
 	left := most
-	search := search{to: s, left: &left, visits: &x.visits, by: make(map[*session]wait), inUse: true}
+	search := search{to: s, left: &left, visits: &x.visits, by: make(map[*session]wait), inUse: true, each: x.levels.agreed >= wire.LevelReserve}
 	path, whole := search.follow(w)
 	if path == nil && whole {
 		path, _ = search.run()

@@ -71,6 +71,24 @@ func (l *lock) head() *waiter {
 	return l.extra.queue.First()
 }
 
+// lastExclusive returns the last waiter before a position that wants the lock for itself, or nil; 0: before the end of the
+// queue. It counts down left for each waiter that it looks at.
+func (l *lock) lastExclusive(position uint64, v *ordered.Visits, left *int) *waiter {
+	if l.extra == nil || l.exclusives() == 0 {
+		return nil
+	}
+	for w := l.extra.queue.Last(); w != nil; w = w.inQueue.Prev() {
+		v.Count()
+		if *left--; *left < 0 {
+			return nil
+		}
+		if !w.shared && (position == 0 || w.position < position) {
+			return w
+		}
+	}
+	return nil
+}
+
 func (l *lock) waiters() int {
 	if l.extra == nil {
 		return 0

@@ -126,7 +126,7 @@ func New() *Machine {
 // must not propose one.
 func (m *Machine) Apply(index, term uint64, data []byte) fact.Result {
 	m.index, m.term, m.left, m.grants = index, term, m.split, min(m.split, MaxGrants)
-	m.searched.members, m.searched.clients = 0, 0
+	m.searched.members, m.searched.clients, m.searched.sets = 0, 0, 0
 	m.touched.members, m.touched.clients = 0, 0
 	if len(data) == 0 {
 		m.startTerm()

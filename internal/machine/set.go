@@ -165,6 +165,36 @@ func (ws *waitingSets) reservation(shared bool, position uint64) (oldest *part) 
 	return oldest
 }
 
+// reservations yields the parts of the sets for which the lock is reserved before a request of that mode and position: those that
+// want it exclusively, and then those that want shares, each by age. A request for a share waits for one of the latter where it
+// stands behind a waiter for the lock alone that does. It counts down left for each, and for each waiter that it looks at.
+func (ws *waitingSets) reservations(l *lock, shared bool, position uint64, v *ordered.Visits, left *int, yield func(*part) bool) {
+	more := true
+	before := func(tree *btree.BTreeG[*part], position uint64) {
+		if tree == nil || !more {
+			return
+		}
+		tree.Ascend(func(p *part) bool {
+			v.Count()
+			if !p.set.isBefore(position) {
+				return false
+			}
+			*left--
+			more = *left >= 0 && yield(p)
+			return more
+		})
+	}
+	before(ws.reserved[0], position)
+	if tree := ws.reserved[1]; shared && more && tree != nil && tree.Len() > 0 {
+		w := l.lastExclusive(position, v, left)
+		if w == nil {
+			return
+		}
+		position = w.position
+	}
+	before(ws.reserved[1], position)
+}
+
 // candidates goes through the sets that wait for a lock, the oldest first.
 type candidates struct {
 	exclusive, shared *part

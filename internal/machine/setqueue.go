@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/google/btree"
 
@@ -128,21 +129,18 @@ func (x setting) insert(tree **btree.BTreeG[*part], p *part) {
 
 // leave undoes join.
 func (x setting) leave(s *set) {
+	if s.reserves() {
+		x.unmark(s)
+	}
 	for i := range s.parts {
 		p := &s.parts[i]
 		ws := p.lock.extra.sets
 		ws.list(p.shared).Remove(p)
 		ws.positions[p.mode()].Delete(p)
 		ws.names -= len(s.parts)
-		if s.reserves() {
-			ws.reserved[p.mode()].Delete(p)
-		}
 		if ws.len() == 0 {
 			p.lock.extra.sets = nil
 		}
-	}
-	if s.reserves() {
-		s.session.reserving--
 	}
 	s.session.waitingSets.Remove(s)
 	s.session.inWaitingSets -= len(s.parts)
@@ -197,9 +195,11 @@ func (x setting) hasFences(s *set) bool { return x.fences+s.fences() <= maxFence
 
 // passAll notes that a set was granted.
 func (x setting) passAll(s *set) {
+	var due []*set
 	for i := range s.parts {
-		x.passOver(s.parts[i].lock, s.position, s.parts[i].shared, s.fence)
+		due = x.passOver(due, s.parts[i].lock, s.position, s.parts[i].shared, s.fence)
 	}
+	x.reserveAll(due)
 }
 
 // granted notes that a lock was granted to w, or the share of it; sh is nil if it is held exclusively.
@@ -209,10 +209,10 @@ func (x setting) granted(l *lock, w *waiter, sh *share) {
 	case ws == nil:
 		return
 	case sh == nil:
-		x.passOver(l, w.position, false, l.fence)
+		x.reserveAll(x.passOver(nil, l, w.position, false, l.fence))
 		x.recallOwner(l)
 	default:
-		x.passOver(l, w.position, true, sh.number)
+		x.reserveAll(x.passOver(nil, l, w.position, true, sh.number))
 		if sh.lingering && ws.exclusive.Len > 0 {
 			sharing(x).recallShare(sh)
 		}
@@ -220,11 +220,12 @@ func (x setting) granted(l *lock, w *waiter, sh *share) {
 }
 
 // passOver counts a grant of the lock for the sets that were queued before its request, which had that position and mode;
-// 0: it was not queued. A grant of several locks counts once.
-func (x setting) passOver(l *lock, position uint64, shared bool, fence uint64) {
+// 0: it was not queued. A grant of several locks counts once. It adds those to due that were passed over as often as they
+// may be, for reserveAll.
+func (x setting) passOver(due []*set, l *lock, position uint64, shared bool, fence uint64) []*set {
 	ws := l.sets()
 	if ws == nil {
-		return
+		return due
 	}
 	for mode := range 2 {
 		if mode == 1 && shared {
@@ -233,25 +234,64 @@ func (x setting) passOver(l *lock, position uint64, shared bool, fence uint64) {
 		for p := ws.list(mode == 1).First(); p != nil && p.set.isBefore(position); p = p.inLock.Next() {
 			x.visits.Count()
 			s := p.set
-			if s.passedBy == fence || s.session.dead() || s.reserves() {
+			switch {
+			case s.passedBy == fence || s.session.dead() || s.reserves():
 				continue
+			case s.passed+1 >= MaxPassed:
+				due = append(due, s)
+			default:
+				s.passed++
+				x.dirty.put(passing{s}.key(), passing{s})
 			}
 			s.passedBy = fence
-			s.passed++
-			x.dirty.put(passing{s}.key(), passing{s})
-			if s.reserves() {
-				x.reserve(s)
-			}
 		}
+	}
+	return due
+}
+
+// reserveAll reserves their names for sets that were passed over once more, but for those with which that would close a cycle of
+// sessions that wait for each other: these are passed over on, until it does not.
+func (x setting) reserveAll(due []*set) {
+	slices.SortFunc(due, func(a, b *set) int { return cmp.Compare(a.position, b.position) })
+	for _, s := range due {
+		s.passed++
+		x.mark(s)
+		if !(deadlocks(x)).mayReserve(s) {
+			x.unmark(s)
+			s.passed--
+			continue
+		}
+		x.dirty.put(passing{s}.key(), passing{s})
+		x.reserved(s)
 	}
 }
 
 // reserve reserves its names for a set that waits.
 func (x setting) reserve(s *set) {
+	x.mark(s)
+	x.reserved(s)
+}
+
+func (x setting) mark(s *set) {
 	s.session.reserving++
 	for i := range s.parts {
 		p := &s.parts[i]
 		x.insert(&p.lock.extra.sets.reserved[p.mode()], p)
+	}
+}
+
+func (x setting) unmark(s *set) {
+	s.session.reserving--
+	for i := range s.parts {
+		p := &s.parts[i]
+		p.lock.extra.sets.reserved[p.mode()].Delete(p)
+	}
+}
+
+// reserved leaves out of the portions that are due what waits behind the set now.
+func (x setting) reserved(s *set) {
+	for i := range s.parts {
+		p := &s.parts[i]
 		if ph := p.lock.phase(); ph != nil && ph.at != 0 && !p.lock.isDue() {
 			x.portions.Remove(p.lock)
 		}

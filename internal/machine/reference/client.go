@@ -30,9 +30,23 @@ func (r *Model) clients() bool { return r.Level >= wire.LevelClient }
 
 func (r *Model) as(s *wire.Submission) as { return as{s.Member, r.clients() && s.Client} }
 
-// addedAt has the levels that have added operations to commands.
-var addedAt = map[protowire.Number]uint32{
-	23: 4, 24: 4, 25: 5, 26: 5, 27: 7, 28: 7, 29: 7, 30: 7, 31: 7, 32: 8, 33: 8, 34: 9, 35: 9, 36: 9, 37: 9, 38: 10,
+// addedAt returns the level that has added an operation to commands.
+func addedAt(number protowire.Number) uint32 {
+	switch {
+	case number >= 38:
+		return 10
+	case number >= 34:
+		return 9
+	case number >= 32:
+		return 8
+	case number >= 27:
+		return 7
+	case number >= 25:
+		return 5
+	case number >= 23:
+		return 4
+	}
+	return 0
 }
 
 // readable returns a command as a build reads it that knows nothing above the group's level.
@@ -43,7 +57,7 @@ func (r *Model) readable(data []byte) []byte {
 		if size < 0 {
 			return data
 		}
-		if r.Level >= addedAt[number] {
+		if r.Level >= addedAt(number) {
 			fields = append(fields, rest[:size])
 		}
 		rest = rest[size:]

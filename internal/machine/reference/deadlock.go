@@ -55,13 +55,51 @@ func (x deadlocks) owners(l *Lock, p Place, byShares bool) (steps []step) {
 			steps = append(steps, step{lock: l, waiter: p, owner: &sh.Place, shared: true, linger: sh.linger})
 		}
 	}
-	if s := (sets(x)).holdsBack(l, p); s != nil {
+	for _, s := range x.reservations(l, p) {
+		if s == nil {
+			steps = append(steps, step{})
+			continue
+		}
 		of := s.Place
 		part, _ := s.part(l)
 		of.set, of.shared = s, part.Shared
 		steps = append(steps, step{lock: l, waiter: p, owner: &of, reserved: true})
 	}
 	return steps
+}
+
+// reservations returns the sets that have reserved a lock before a request: before level 10 the oldest one alone. nil is a
+// waiter that it looks at.
+func (x deadlocks) reservations(l *Lock, p Place) (all []*Set) {
+	if x.Level < 10 {
+		if s := (sets(x)).holdsBack(l, p); s != nil {
+			all = append(all, s)
+		}
+		return all
+	}
+	reserved := func(shared bool, arrival int) (some []*Set) {
+		for _, s := range x.Waiting {
+			if part, ok := s.part(l); ok && part.Shared == shared && s.Passed >= MaxPassed && older(s.arrival, arrival) {
+				some = append(some, s)
+			}
+		}
+		return some
+	}
+	all = reserved(false, p.arrival)
+	if !p.shared {
+		return append(all, reserved(true, p.arrival)...)
+	}
+	if !l.exclusive() || len(reserved(true, 0)) == 0 {
+		return all
+	}
+	for _, q := range slices.Backward(l.Queue) {
+		all = append(all, nil)
+		if !q.shared && older(q.arrival, p.arrival) { // it waits for those
+			jobs(x).reached("a share behind a waiter")
+			return append(all, reserved(true, q.arrival)...)
+		}
+	}
+	return all
 }
 
 // has reports whether a session holds a lock or a run or leads, or has one reserved.
@@ -78,9 +116,21 @@ func (x deadlocks) closes(w waiting) *wire.Cycle {
 	if !x.has(w.Session) {
 		return nil
 	}
-	most := min(cmp.Or(x.MostSearched, MaxSearched), cmp.Or(x.MostAllSearched, MaxAllSearched)-x.searched[x.forClient])
+	spent := x.searched[x.forClient]
+	defer func() { x.searched[x.forClient] = spent }()
+	return x.search(w, &spent)
+}
+
+// reservationCloses reports whether the reservation of its names for a set, which is made, closes a cycle.
+func (x deadlocks) reservationCloses(s *Set) bool {
+	return x.search(waiting{set: s, Place: s.Place}, &x.searchedSets) != nil
+}
+
+// search returns a cycle through a request. sum counts the steps of the searches of its kind.
+func (x deadlocks) search(w waiting, sum *int) *wire.Cycle {
+	most := min(cmp.Or(x.MostSearched, MaxSearched), cmp.Or(x.MostAllSearched, MaxAllSearched)-*sum)
 	spent := 0
-	defer func() { x.searched[x.forClient] += spent }()
+	defer func() { *sum += spent }()
 	type place struct {
 		waiting
 		way []step // to it
@@ -91,7 +141,7 @@ func (x deadlocks) closes(w waiting) *wire.Cycle {
 			return nil
 		}
 		for _, s := range x.steps(at[0].waiting) {
-			if s.shared || s.owner == nil {
+			if s.shared || s.owner == nil || s.reserved && x.Level >= 10 {
 				spent++
 			}
 			if spent > most {

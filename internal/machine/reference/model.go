@@ -50,21 +50,22 @@ type Model struct {
 
 	Reached map[string]int // what has happened to jobs and shards, how often; nil: it is not counted
 
-	searched    map[bool]int // by those of the present entry, for clients or not
-	touched     map[bool]int // likewise
-	former      []formerSlot // the oldest first
-	past        []ended      // clients whose keys must not be used again yet
-	dead        []*dead      // sessions whose holds are being released, in the order of their ends
-	quota       int          // things that the present entry may still release
-	grants      int          // shares that it may still grant to waiters
-	trace       []byte       // of the release being applied
-	forClient   bool         // the command being applied is a client's
-	index, term uint64
-	arrivals    int
-	members     []Member
-	Config      fact.GroupConfig // zero: none was set
-	keys        keys
-	delays      []keyDelay
+	searchedSets int          // by searches before a reservation, in the present entry
+	searched     map[bool]int // by those of the present entry, for clients or not
+	touched      map[bool]int // likewise
+	former       []formerSlot // the oldest first
+	past         []ended      // clients whose keys must not be used again yet
+	dead         []*dead      // sessions whose holds are being released, in the order of their ends
+	quota        int          // things that the present entry may still release
+	grants       int          // shares that it may still grant to waiters
+	trace        []byte       // of the release being applied
+	forClient    bool         // the command being applied is a client's
+	index, term  uint64
+	arrivals     int
+	members      []Member
+	Config       fact.GroupConfig // zero: none was set
+	keys         keys
+	delays       []keyDelay
 
 	outcomes []fact.Outcome
 	ended    []fact.Ended
@@ -122,7 +123,7 @@ type Place struct {
 // Apply applies a decoded batch; nil is the first entry of a term. The result has no
 // Changes, and its replies have no details for people.
 func (r *Model) Apply(index, term uint64, b *wire.Batch) fact.Result {
-	r.index, r.term = index, term
+	r.index, r.term, r.searchedSets = index, term, 0
 	r.outcomes, r.ended, r.leaders, r.keys.changed, r.recalls, r.shardChanges = nil, nil, nil, nil, nil, nil
 	if r.quota = r.Split; r.quota == 0 {
 		r.quota = MaxReleased

@@ -108,9 +108,20 @@ func (x sets) serve(l *Lock, looked *int) {
 
 // granted notes that names were granted to a request: the sets that have waited longer are passed over.
 func (x sets) granted(arrival int, parts ...Part) {
+	var due []*Set
 	for _, s := range x.Waiting {
-		if older(s.arrival, arrival) && x.lateSession(s.Session) == nil && s.conflicts(parts...) {
+		switch {
+		case !older(s.arrival, arrival) || x.lateSession(s.Session) != nil || !s.conflicts(parts...):
+		case s.Passed == MaxPassed-1:
+			due = append(due, s)
+		default:
 			s.Passed++
+		}
+	}
+	for _, s := range due { // in the order of their arrival
+		if s.Passed++; x.Level >= 10 && deadlocks(x).reservationCloses(s) {
+			jobs(x).reached("not reserved: a cycle")
+			s.Passed--
 		}
 	}
 }
