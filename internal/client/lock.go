@@ -77,8 +77,22 @@ func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte, tr *Trace) 
 type wanted struct {
 	target
 	shared, wait bool
-	value        []byte // of an election
-	fresh        bool   // it waits for the end of what the handle has lost, and for its lock-delay
+	value        []byte            // of an election
+	fresh        bool              // it waits for the end of what the handle has lost, and for its lock-delay
+	after        []<-chan struct{} // of shares that were being undone when the call began
+}
+
+// inTheWay returns the channel of something that is being undone, and that the request must not overtake; nil: nothing is.
+func (l *Lock) inTheWay(w *wanted) (settled <-chan struct{}) {
+	for len(w.after) > 0 {
+		select {
+		case <-w.after[0]:
+			w.after = w.after[1:]
+		default:
+			return w.after[0]
+		}
+	}
+	return l.order.wait()
 }
 
 func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, err error) {
@@ -94,7 +108,7 @@ func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, 
 		if err != nil {
 			return 0, err
 		}
-		if settled := l.order.wait(); settled != nil {
+		if settled := l.inTheWay(&w); settled != nil {
 			if err := lease.await(ctx, settled); err != nil {
 				return 0, err
 			}

@@ -134,3 +134,58 @@ func TestRWLock_SharedReleasesUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// A request for the lock that waits for the releases of the handle's shares ends with its session, as one that waits for
+// anything else: the releases are under way for as long as the group does not answer.
+func TestRWLock_WaitForSharesEnds(t *testing.T) {
+	for name, wait := range map[string]bool{"Lock": true, "TryLock": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, g := newFake(t)
+				defer c.StopRenewing()
+				lease := mustOpen(t, c, time.Hour)
+				l := newRWLock(t, c, LockConfig{Lease: lease})
+				mustShare(t, l)
+				g.hold()
+				wantKind(t, l.ReleaseShared(done(), nil), Unknown)
+				acquire := func(ctx context.Context, _ bool, tr *Trace) (uint64, error) { return l.Acquire(ctx, wait, tr) }
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				waiting := calling(ctx, acquire)
+				synctest.Wait()
+				lease.end(endedByGroup(), lost)
+				wantKind(t, <-waiting, Expired)
+				wantKind(t, <-calling(ctx, acquire), Expired)
+				g.release()
+			})
+		})
+	}
+}
+
+// Under the client's own lease the request is made under the next one. It waits there for the releases under the former one.
+func TestRWLock_WaitForSharesUnderNextLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		defer c.StopRenewing()
+		l := newRWLock(t, c, LockConfig{})
+		mustShare(t, l)
+		former, err := c.ownLease(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.hold()
+		wantKind(t, l.ReleaseShared(done(), nil), Unknown)
+		wrote := calling(t.Context(), func(ctx context.Context, _ bool, tr *Trace) (uint64, error) { return l.Acquire(ctx, false, tr) })
+		synctest.Wait()
+		former.end(endedByGroup(), lost)
+		synctest.Wait()                           // the next one is being opened
+		g.set(func() { slices.Reverse(g.queue) }) // the release comes last
+		g.release()
+		if err := <-wrote; err != nil {
+			t.Errorf("the handle holds nothing, and gets %v", err)
+		}
+		if v := g.lock("x"); v == nil || v.Shared != 0 || v.Holds != 1 {
+			t.Errorf("the group has %+v, want one hold", v)
+		}
+	})
+}

@@ -27,19 +27,13 @@ func (l *RWLock) Init(c *Client, cfg LockConfig) {
 	l.Lock.shares = &l.shares
 }
 
-// Acquire acquires the lock exclusively, as [Lock.Acquire] does.
+// Acquire acquires the lock exclusively, as [Lock.Acquire] does. The handle's shares that are being released would be in
+// the way, so it waits for them first.
 func (l *RWLock) Acquire(ctx context.Context, wait bool, tr *Trace) (fence uint64, err error) {
-	for _, settled := range l.shares.releases.underWay() { // they would be in the way
-		if ctx.Err() != nil {
-			break // which is found below
-		}
-		select {
-		case <-settled:
-		case <-ctx.Done():
-			return 0, contextFault(Unavailable, ctx)
-		}
+	if err := l.mayRefuse(wait); err != nil {
+		return 0, err
 	}
-	return l.Lock.Acquire(ctx, wait, nil, tr)
+	return l.acquire(ctx, wanted{target: &l.Lock, wait: wait, after: l.shares.releases.underWay()}, tr)
 }
 
 // AcquireShared acquires the lock shared, and is otherwise like Acquire.
