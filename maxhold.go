@@ -98,7 +98,7 @@ func (l *FencedLock) Extend(ctx context.Context, d time.Duration) error {
 }
 
 // Extend moves the end of what the handle holds, exclusively or shared, as [FencedLock.Extend] does; of several shared
-// holds that of the one that ends first.
+// holds that of the one that ends first. Calls that are under way together each move the end of another one.
 func (l *RWLock) Extend(ctx context.Context, d time.Duration) error {
 	return extend(ctx, l.group, l.span(ctx, CallExtend, "extend"), l.name, l.bad, d, l.handle.Extend)
 }

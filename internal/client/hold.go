@@ -28,9 +28,10 @@ type Hold struct {
 	ended bool  // with the lease
 
 	// Guarded by the mu of the handle that has it.
-	count    int
-	released bool       // completely, and before it was lost; of locks
-	turning  *downgrade // the last one; nil: there was none
+	count     int
+	extending int        // so many calls of Extend are under way
+	released  bool       // completely, and before it was lost; of locks
+	turning   *downgrade // the last one; nil: there was none
 }
 
 // grant identifies a grant.

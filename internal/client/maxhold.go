@@ -1,8 +1,10 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -151,7 +153,7 @@ func (l *Lease) checkBounds() {
 }
 
 // Extend moves the end of what the handle holds to d from now. Of several shares it is the one that
-// ends first. It blocks until the group has decided. If ctx is done first, the outcome is awaited in the background, and
+// ends first, of those that no other Extend is moving. It blocks until the group has decided. If ctx is done first, the outcome is awaited in the background, and
 // until then the hold ends at the earlier of the two times.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	for {
@@ -161,6 +163,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 		}
 		g := h.now()
 		err = h.extend(ctx, l.extension(h, g, d))
+		l.extendReturned(h)
 		ended := isCode(err, wire.Code_NOT_HELD, wire.Code_OWNERSHIP_LOST)
 		switch {
 		case err != nil && !ended:
@@ -189,7 +192,7 @@ func (l *Lock) extension(h *Hold, g grant, d time.Duration) *wire.Extend {
 	return cmd
 }
 
-// toExtend returns the hold to extend, in the mode that it is in.
+// toExtend returns the hold to extend, in the mode that it is in. extendReturned must be called for it.
 func (l *Lock) toExtend(ctx context.Context) (*Hold, error) {
 	for {
 		if err := l.client.Usable(); err != nil {
@@ -204,11 +207,9 @@ func (l *Lock) toExtend(ctx context.Context) (*Hold, error) {
 		case h.bound == nil:
 			return nil, endless()
 		}
-		l.mu.Lock()
-		turn := h.turning
-		l.mu.Unlock()
-		if !turn.pending() {
-			return h, nil
+		chosen, turn := l.choose(h)
+		if chosen != nil {
+			return chosen, nil
 		}
 		settled := make(chan struct{})
 		turn.after(func() { close(settled) })
@@ -216,6 +217,33 @@ func (l *Lock) toExtend(ctx context.Context) (*Hold, error) {
 			return nil, err
 		}
 	}
+}
+
+// choose chooses the hold to extend, given what the handle holds; nil: a downgrade of that is under way.
+//
+// The end of a share does not change while an Extend is under way, so a further Extend would move it again, and those that
+// end next would be lost though their owners have extended.
+func (l *Lock) choose(h *Hold) (chosen *Hold, turn *downgrade) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.turning.pending() {
+		return nil, h.turning
+	}
+	if l.hold == nil && l.shares != nil && len(l.shares.holds) > 0 {
+		h = slices.MinFunc(l.shares.holds, func(a, b *Hold) int {
+			return cmp.Or(cmp.Compare(a.extending, b.extending), cmp.Compare(a.bound.until.Load(), b.bound.until.Load()))
+		})
+	}
+	h.extending++
+	return h, nil
+}
+
+// extendReturned notes that an Extend of the hold has returned. If its outcome is unknown, the hold may end by it or as
+// before, and the earlier of the two counts for the next Extend.
+func (l *Lock) extendReturned(h *Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.extending--
 }
 
 func endless() error { return &Fault{Kind: Endless, Detail: "the handle was made without MaxHold"} }

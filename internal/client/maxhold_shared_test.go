@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,5 +162,60 @@ func TestExtend_ShareReleasedMeanwhile(t *testing.T) {
 			t.Fatalf("Extend: %v, with a share left", err)
 		}
 		wantLostAt(t, loss, began.Add(2*trustedHold))
+	})
+}
+
+// Of calls of Extend that are under way together each moves the end of another share, in whatever order they began: an end
+// changes with the outcome alone.
+func TestExtend_SharesAtOnce(t *testing.T) {
+	bounded(t, func(t *testing.T, c *Client, g *fakeGroup) {
+		l := newRWLock(t, c, LockConfig{MaxHold: maxHold})
+		const readers = 3
+		for range readers {
+			mustShare(t, l)
+			time.Sleep(time.Second)
+		}
+		loss := l.Loss()
+		g.hold()
+		extended := make(chan error, readers+1)
+		for range readers + 1 { // one more than there are shares
+			go func() { extended <- l.Extend(t.Context(), 2*maxHold) }()
+		}
+		synctest.Wait()
+		began := time.Now()
+		g.release()
+		for range readers + 1 {
+			if err := <-extended; err != nil {
+				t.Error(err)
+			}
+		}
+		wantLostAt(t, loss, began.Add(2*trustedHold))
+		for range readers {
+			wantOverdue(t, l.ReleaseShared(t.Context(), nil))
+		}
+	})
+}
+
+// An Extend whose outcome is unknown has returned, so the next one moves the end of the same share.
+func TestExtend_ShareWithUnknownOutcome(t *testing.T) {
+	bounded(t, func(t *testing.T, c *Client, g *fakeGroup) {
+		g.set(func() { g.sent = true })
+		l := newRWLock(t, c, LockConfig{MaxHold: maxHold})
+		mustShare(t, l)
+		time.Sleep(maxHold / 2)
+		mustShare(t, l)
+		began, loss := time.Now(), l.Loss()
+		g.hold()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantKind(t, l.Extend(ctx, 4*maxHold), Unknown)
+		extended := make(chan error, 1)
+		go func() { extended <- l.Extend(t.Context(), 2*maxHold) }()
+		synctest.Wait()
+		g.release()
+		if err := <-extended; err != nil {
+			t.Error(err)
+		}
+		wantLostAt(t, loss, began.Add(trustedHold)) // of the second share
 	})
 }
