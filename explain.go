@@ -33,7 +33,7 @@ type Explanation struct {
 	// are then those of the first one, and Fence is that of all.
 	Shared  int
 	Holders []LockOwner   // with Shared: the first ones, 1,024 at most
-	Delay   time.Duration // lock-delay left
+	Delay   time.Duration // lock-delay left; with Held, of others that have shared the lock
 	SetWith []string      // other names of the LockSet that Holder has: the first ones, 3 at most
 	Waiters int           // in the queue of the group
 	Sets    int           // of the Waiters, those that are a LockSet

@@ -330,7 +330,7 @@ type LockInfo struct {
 	Waiters   int
 	Sets      int           // of the Waiters, those that are a LockSet
 	Reserved  bool          // for a LockSet that waits: Explain lists it. A later request does not come before it
-	Delay     time.Duration // lock-delay left
+	Delay     time.Duration // lock-delay left; with Held, of others that have shared the lock
 	EndsIn    time.Duration // until the hold ends by [MaxHold] at the latest; 0: it does not
 	Set       int           // names of the LockSet that the holder has as a whole; 0: it has the lock alone
 	SetWith   []string      // other names of that LockSet: the first ones, 3 at most

@@ -127,3 +127,22 @@ func TestShare_PortionOfNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// While others hold a lock shared, its view has the lock-delay that exclusive requests wait for after them: the longest.
+func TestShare_DelayBesideHolders(t *testing.T) {
+	d, s := newSharing(t)
+	d.want(wire.Code_OK, d.do(shareCommand("x", s, 1, false)))
+	for name, delay := range map[string]int64{"a": 5 * second, "b": 30 * second, "c": 0} {
+		ended := makeID(name)
+		d.want(wire.Code_OK, d.do(openCommand(ended, MaxTTL, delay)))
+		d.want(wire.Code_OK, d.do(shareCommand("x", ended, 1, false)))
+		d.want(wire.Code_OK, d.do(closeCommand(ended)))
+	}
+	for _, row := range []struct{ now, left int64 }{{0, 30}, {10, 20}, {30, 0}} {
+		d.at(row.now * second)
+		v, e := lockOf(d.m, "x"), Ask[*ExplainView](d.m, ExplainQuery{Name: "x"})
+		if v.Shared != 1 || v.Session != s || v.Delay != row.left*second || e.Delay != v.Delay {
+			t.Errorf("at %d s: %+v, and explained with %v, want one share and a lock-delay of %d s", row.now, v, e.Delay, row.left)
+		}
+	}
+}

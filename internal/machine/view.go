@@ -28,7 +28,7 @@ type LockView struct {
 	Set       int    `json:",omitempty"` // names of the set that the owner has; 0: the lock alone
 	// With is the first other names of that set, MaxWith at most, in its order.
 	With  []string `json:",omitempty"`
-	Delay int64    // remaining lock-delay
+	Delay int64    // remaining lock-delay; with Held that of other shares, which exclusive requests wait for
 	// EndsIn is the time left until the hold ends by its MaxHold; 0: it does not.
 	EndsIn int64 `json:",omitempty"`
 	// Shared is how many shares a lock has that is held shared, with those of sessions that have
@@ -142,8 +142,8 @@ func (x sharing) view(v *LockView, l *lock, page *page) {
 		}
 		return page.visit() && len(v.Holders) < MaxHolders
 	})
+	v.Delay = max(0, until-x.now)
 	if len(v.Holders) == 0 {
-		v.Delay = max(0, until-x.now)
 		return
 	}
 	first := v.Holders[0]
