@@ -269,7 +269,7 @@ func RefuseDeadlock() LockOption {
 type DeadlockError struct {
 	// Cycle is a shortest cycle that the wait would have closed, from that wait on, when the group decided. Of a long
 	// one it has the first steps: as many as 4 KiB have room for, of which a step takes 256 bytes, its names and
-	// its labels, so two at least. NodeName and Alive of the owners are not set.
+	// its labels, so two at least. NodeName, Alive and EndsIn of the owners are not set.
 	Cycle WaitCycle
 	// Sessions is how many sessions the whole cycle has.
 	Sessions int
