@@ -36,10 +36,11 @@ type FencedLock struct {
 type LockOption interface{ applyLock(*lockOptions) }
 
 type lockOptions struct {
-	config client.LockConfig
-	set    bool     // of a LockSet
-	shared []string // names that it takes shared
-	err    error
+	config   client.LockConfig
+	set      bool     // of a LockSet
+	shared   []string // names that it takes shared
+	isShared bool     // Shared is there, perhaps without a name
+	err      error
 }
 
 type lockOption func(*lockOptions)

@@ -44,7 +44,7 @@ type LockSet struct {
 // used: [RWLock] is for one lock.
 func Shared(names ...string) LockOption {
 	names = slices.Clone(names)
-	return lockOption(func(o *lockOptions) { o.shared = append(o.shared, names...) })
+	return lockOption(func(o *lockOptions) { o.shared, o.isShared = append(o.shared, names...), true })
 }
 
 // LockSet returns a new handle to the locks of these names, and those that [Shared] adds: 1 to 128 together, none twice,

@@ -51,10 +51,12 @@ func TestLockSet_Invalid(t *testing.T) {
 	mustLockSet(t, n.LockSet(many[:128]))
 	_, err := n.LockSet([]string{"a"}).FenceOf("b")
 	grouptest.WantError(t, err, conclave.ErrInvalid)
-	_, err = n.FencedLock("a", conclave.Shared("b")).Lock(t.Context())
-	grouptest.WantError(t, err, conclave.ErrInvalid)
-	_, err = n.RWLock("a", conclave.Shared("b")).RLock(t.Context())
-	grouptest.WantError(t, err, conclave.ErrInvalid)
+	for _, names := range [][]string{{"b"}, {}, nil} { // names that are computed may be none
+		_, err = n.FencedLock("a", conclave.Shared(names...)).Lock(t.Context())
+		grouptest.WantError(t, err, conclave.ErrInvalid)
+		_, err = n.RWLock("a", conclave.Shared(names...)).RLock(t.Context())
+		grouptest.WantError(t, err, conclave.ErrInvalid)
+	}
 }
 
 // The slices of a caller are its own.

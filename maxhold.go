@@ -72,7 +72,7 @@ func (o *lockOptions) apply(opts []LockOption) {
 	}
 	switch {
 	case o.err != nil:
-	case o.shared != nil && !o.set:
+	case o.isShared && !o.set:
 		o.err = fmt.Errorf("%w option: Shared is for a LockSet: RWLock takes one lock shared", ErrInvalid)
 	case o.set && o.config.Reentrant:
 		o.err = fmt.Errorf("%w option: Reentrant with LockSet: no handle takes a set twice", ErrInvalid)
