@@ -29,7 +29,7 @@ type shardWork struct {
 type shardEnd struct {
 	*shardWork
 	err      error
-	ordinary bool // err is none, or that of the context that had ended
+	ordinary bool // err is none, or that of the context that had ended, or of the loss of the session
 	died     bool
 	value    any
 }
@@ -74,7 +74,9 @@ func (r *shardRun) call(w *shardWork) {
 	e.died = false
 	// Methods of the error run here: one that blocks is a work that has not returned, and Run goes on.
 	ended := cmp.Or(w.ctx.Err(), r.ctx.Err()) // Run's ends before
-	e.ordinary = e.err == nil || ended != nil && (isError(e.err, ended) || isError(e.err, context.Cause(w.ctx)))
+	// A work with a lock of the node may learn of the loss of the session before its own context ends.
+	lost := r.worker.Err() != nil && isError(e.err, ErrLockOwnershipLost)
+	e.ordinary = e.err == nil || lost || ended != nil && (isError(e.err, ended) || isError(e.err, context.Cause(w.ctx)))
 }
 
 // workReturned notes the end of a call of work.

@@ -132,7 +132,8 @@ func newShards(g *Group, lease *client.Lease, name string, count int, opts []Sha
 //   - when Run ends otherwise, with the error that Run returns as the cause.
 //
 // When work returns after that, the shard is released. If work returns nil before, the shard stays with this process, and work is not
-// called again for it before another fence is granted. An error before, or one that is not that of the context, ends Run. A shard whose
+// called again for it before another fence is granted. An error before, or one that is not that of the context, ends Run. Not so
+// ErrLockOwnershipLost once the session is lost, which a lock of the same node may report before the context ends. A shard whose
 // work goes on behind Grace may come back to this process: work is called for it again when the earlier call has returned.
 //
 // When the session is lost, Run waits until work has returned for all shards, and joins again under the node's next session. For a
