@@ -41,9 +41,13 @@ func onceAt(job *conclave.Job, every time.Duration, now func() time.Time, f func
 			return fmt.Errorf("conclavegocron: once: %w time between two runs: want %v to %v, got %v", conclave.ErrInvalid, minEvery, maxEvery, every)
 		}
 		key := now().UTC().Truncate(every).Format(time.RFC3339)
-		err := job.Once(ctx, key, func(ctx context.Context, _ conclave.Fence) error { return f(ctx) })
+		called := false
+		err := job.Once(ctx, key, func(ctx context.Context, _ conclave.Fence) error {
+			called = true
+			return f(ctx)
+		})
 		var done *conclave.JobDoneError
-		if errors.As(err, &done) && done.Run.Result == conclave.JobDone {
+		if !called && errors.As(err, &done) && done.Run.Result == conclave.JobDone { // else it is f's error, of a job that f requested
 			return nil
 		}
 		return err

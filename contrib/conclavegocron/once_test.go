@@ -65,6 +65,25 @@ func TestOnce_Fails(t *testing.T) {
 	}
 }
 
+// An error of f that says that another job has run is f's error.
+func TestOnce_FailsWithAnotherJobDone(t *testing.T) {
+	n := conclavetest.Start(t, 1).Node(0)
+	inner := func(ctx context.Context) error {
+		return n.Job("inner").Once(ctx, "a", func(context.Context, conclave.Fence) error { return nil })
+	}
+	must(t, inner(t.Context()))
+	err := conclavegocron.Once(n.Job("outer"), time.Hour, inner)(t.Context())
+	var done *conclave.JobDoneError
+	if !errors.As(err, &done) || done.Job != "inner" {
+		t.Errorf("%v: want the error of f", err)
+	}
+	info, err := n.Job("outer").Info(t.Context())
+	must(t, err)
+	if len(info.Runs) != 1 || info.Runs[0].Result != conclave.JobFailed {
+		t.Errorf("%+v", info.Runs)
+	}
+}
+
 // gocron runs the task, with nothing but it.
 func TestOnce_Scheduled(t *testing.T) {
 	group := conclavetest.Start(t, 2)
