@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -117,6 +118,8 @@ func (p *program) resizeShards(ctx context.Context, c *conclave.Client, set stri
 		return err
 	case before.Count == 0:
 		return noShards(set)
+	case !slices.ContainsFunc(before.Workers, func(w conclave.ShardWorkerInfo) bool { return w.Live }):
+		return withCode(exitRefused, fmt.Errorf("no process works on shards %q: all that did have ended, so the first one that joins determines the count", set))
 	}
 	if err := shards.Resize(ctx); err != nil {
 		return err

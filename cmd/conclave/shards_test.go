@@ -115,6 +115,20 @@ func TestShards_Waiting(t *testing.T) {
 	}
 }
 
+// A set whose processes have all ended has no count to change, and what waits for them goes on waiting.
+func TestShards_ResizeWithoutProcess(t *testing.T) {
+	n := member(t, "")
+	s, err := n.NewSession(within(t), &conclave.SessionConfig{Name: "web-1"})
+	must0(t, err)
+	ended := runShards(t, s.Shards("orders", 2), 2)
+	must0(t, s.Close(within(t)))
+	<-ended
+	want(t, conclaveAt(n, "shards", "orders", "--resize", "12"), 4, "all that did have ended")
+	if v := decoded[shardSetView](t, must(t, n, "shards", "orders", "-o", "json")); v.Count != 2 || v.Next != 0 || v.Waiting != 2 {
+		t.Errorf("%+v", v)
+	}
+}
+
 // A shard is explained with its owner, and with what it waits for when that has ended.
 func TestShards_Explained(t *testing.T) {
 	n := member(t, "")
