@@ -3,6 +3,7 @@ package conclave
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/client"
@@ -18,7 +19,7 @@ type ShardExplanation struct {
 	Count  int // of the set's shards; 0: no process works on the set
 	Next   int // the count that the set changes to; 0: it does not
 	Takers int // processes that shards are assigned to
-	// Owner is the owner; with Fence 0 there is none, and only Shard and, perhaps, Reserved are set. Since when it is the owner
+	// Owner is the owner; with Fence 0 there is none, and only Shard and, perhaps, Worker and Reserved are set. Since when it is the owner
 	// is not recorded: of two, the one with the larger Fence is it for a shorter time.
 	Owner ShardOwner
 	// These are of the owner. Shards is how many it has, this one included, and Capacity its weight. NodeName, Alive, TTL and Remaining are
@@ -71,13 +72,21 @@ func (e ShardExplanation) String() string {
 	case ShardDeserted:
 		return "the process of its owner has ended, and its session, which has no TTL, keeps the shard until it is attached or closed"
 	case ShardSettles:
-		return fmt.Sprintf("it waits for the return of %q, whose process has ended, for %v more", e.Owner.Reserved, e.Settles.Round(time.Millisecond))
+		return fmt.Sprintf("it waits for the return of %s, whose process has ended, for %v more", e.awaited(), e.Settles.Round(time.Millisecond))
 	case ShardReturns:
-		return fmt.Sprintf("%q gets it back when the lock-delay of its former session has passed", e.Owner.Reserved)
+		return fmt.Sprintf("%s gets it back when the lock-delay of its former session has passed", e.awaited())
 	case ShardDelayed:
 		return "it is in the lock-delay of its last owner, or about to be granted"
 	}
 	return "no process takes it"
+}
+
+// awaited is the session for which a shard waits.
+func (e ShardExplanation) awaited() string {
+	if e.Owner.Reserved == "" {
+		return "a session without a name"
+	}
+	return strconv.Quote(e.Owner.Reserved)
 }
 
 // Explain reports which process owns a shard, and why it stays, moves or waits. It blocks and fails as [Shards.Owner] does.

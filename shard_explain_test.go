@@ -86,6 +86,22 @@ func TestShards_ExplainWaits(t *testing.T) {
 	w.stop()
 }
 
+// A shard can wait for a session without a name: the number of its worker shows that.
+func TestShards_ExplainWaitsWithoutName(t *testing.T) {
+	n := grouptest.Alone(t)
+	s, handle := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: conclave.NoLockDelay}), n.Shards("orders", 2)
+	w := runShards(t, s.Shards("orders", 2, conclave.Settle(time.Hour)))
+	next(t, w.began, 2)
+	grouptest.Must(t, s.Close(t.Context()))
+	grouptest.WantError(t, <-w.Err, conclave.ErrSessionExpired)
+	info, err := handle.Info(t.Context())
+	grouptest.Must(t, err)
+	e := wantReason(t, handle, 1, conclave.ShardSettles, "return of a session without a name")
+	if number := info.Workers[0].Number; number == 0 || e.Owner != (conclave.ShardOwner{Shard: 1, Worker: number}) {
+		t.Errorf("%+v: want that it waits for worker %d", e.Owner, number)
+	}
+}
+
 // A shard whose work has not returned within Grace is in the lock-delay of its owner.
 func TestShards_ExplainDelayed(t *testing.T) {
 	n := grouptest.Alone(t)

@@ -13,7 +13,8 @@ import (
 )
 
 // ShardOwner is the owner of a shard. With Fence 0 the shard has none: it is between two owners, in a lock-delay, waits for the
-// return of a process that has ended ([Settle]), or no process works on the set. Then only Shard and, perhaps, Reserved are set.
+// return of a process that has ended ([Settle]), or no process works on the set. Then only Shard and, perhaps, Worker and Reserved
+// are set.
 type ShardOwner struct {
 	Shard int
 	// Fence is that of the ownership. A router sends it along, and an owner refuses a larger one than its own: it is not the
@@ -24,7 +25,11 @@ type ShardOwner struct {
 	Node    MemberID // of its process
 	Client  bool     // Node is a client; see [Dial]
 	Moving  bool     // the owner is to end its work, as the shard is to move
+	// Worker is the Number of the worker that the shard is assigned to, as in [ShardWorkerInfo]: of its owner, or with Fence 0 of the
+	// one that it waits for. 0: it is assigned to none.
+	Worker uint64
 	// Reserved is the name of the session whose process the shard waits for: until that is back, or until its lock-delay has passed.
+	// It is empty if the session has no name; whether the shard waits is in Worker.
 	Reserved string
 }
 
@@ -110,7 +115,7 @@ func (s *Shards) ownersIn(v *machine.ShardsView) ([]ShardOwner, error) {
 		case sh.Fence != 0:
 			owners[i] = ownedBy(workers[sh.Worker], i, sh.Fence, sh.Moving)
 		case sh.Worker != 0:
-			owners[i].Reserved = workers[sh.Worker].Name
+			owners[i].Worker, owners[i].Reserved = sh.Worker, workers[sh.Worker].Name
 		}
 	}
 	return owners, nil
@@ -127,7 +132,7 @@ func countOf(v *machine.ShardsView) uint32 {
 func ownedBy(w machine.ShardWorkerView, shard int, fence uint64, moving bool) ShardOwner {
 	return ShardOwner{
 		Shard: shard, Fence: Fence(fence), Session: SessionID(w.Session), Name: w.Name,
-		Node: MemberID(w.Member), Client: w.Client, Moving: moving,
+		Node: MemberID(w.Member), Client: w.Client, Moving: moving, Worker: w.Number,
 	}
 }
 
@@ -254,6 +259,7 @@ type ShardsInfo struct {
 
 // ShardWorkerInfo describes a process that works on a set of shards.
 type ShardWorkerInfo struct {
+	Number    uint64    // of the worker in its set; no other one of the set has the same
 	Session   SessionID // zero: it has ended
 	Name      string    // of the session
 	Node      MemberID
@@ -295,7 +301,7 @@ func shardsInfo(v machine.ShardsView) ShardsInfo {
 	}
 	for _, w := range v.Workers {
 		info.Workers = append(info.Workers, ShardWorkerInfo{
-			Session: SessionID(w.Session), Name: w.Name, Node: MemberID(w.Member), Client: w.Client, Live: w.Live, Leaving: w.Leaving,
+			Number: w.Number, Session: SessionID(w.Session), Name: w.Name, Node: MemberID(w.Member), Client: w.Client, Live: w.Live, Leaving: w.Leaving,
 			Capacity: int(w.Capacity), Shards: w.Shards, Owned: owned[w.Number], Moving: moving[w.Number], Remaining: duration(w.Remaining),
 		})
 	}

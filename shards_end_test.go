@@ -227,7 +227,7 @@ func TestShards_OfSession(t *testing.T) {
 		if err != nil || info.Waiting != 3 || len(info.Workers) != 1 || info.Workers[0].Live || info.Workers[0].Remaining <= 0 {
 			t.Errorf("%+v, %v", info, err)
 		}
-		if o, err := n.Shards("orders", 3).Owner(t.Context(), 2); err != nil || o != (conclave.ShardOwner{Shard: 2, Reserved: "worker-1"}) {
+		if o, err := n.Shards("orders", 3).Owner(t.Context(), 2); err != nil || o != (conclave.ShardOwner{Shard: 2, Worker: info.Workers[0].Number, Reserved: "worker-1"}) {
 			t.Errorf("%+v, %v", o, err)
 		}
 		same := runShards(t, grouptest.MustSession(t, n, &conclave.SessionConfig{Name: "worker-1"}).Shards("orders", 3))

@@ -87,7 +87,7 @@ type shardView struct {
 	Client  bool                `json:"client,omitempty"`
 	Session *conclave.SessionID `json:"session,omitempty"`
 	Fence   *conclave.Fence     `json:"fence,omitempty"`
-	// Reserved is the name of the process that has ended and whose return the shard waits for.
+	// Reserved is the name of the process that has ended and whose return the shard waits for; absent: its session has no name.
 	Reserved string `json:"reserved,omitempty"`
 }
 
@@ -191,7 +191,7 @@ func shardOf(o conclave.ShardOwner) shardView {
 
 func stateOfShard(o conclave.ShardOwner) string {
 	switch {
-	case o.Reserved != "":
+	case o.Fence == 0 && o.Worker != 0:
 		return "reserved"
 	case o.Fence == 0:
 		return "free"
@@ -227,12 +227,9 @@ func printShards(w *tabwriter.Writer, info conclave.ShardsInfo, owners []conclav
 	}
 	fmt.Fprint(w, "\nSHARD\tSTATE\tWORKER\tFENCE\tSESSION\n")
 	for _, o := range owners {
-		row := []any{o.Shard, stateOfShard(o), "-", "-", "-"}
-		switch {
-		case o.Fence != 0:
+		row := []any{o.Shard, stateOfShard(o), name(o.Reserved), "-", "-"}
+		if o.Fence != 0 {
 			row[2], row[3], row[4] = name(o.Name), o.Fence, o.Session
-		case o.Reserved != "":
-			row[2] = name(o.Reserved)
 		}
 		fmt.Fprintf(w, "%v\t%v\t%v\t%v\t%v\n", row...)
 	}

@@ -115,6 +115,22 @@ func TestShards_Waiting(t *testing.T) {
 	}
 }
 
+// Shards that wait for a session without a name are not free.
+func TestShards_WaitingWithoutName(t *testing.T) {
+	n := member(t, "")
+	s, err := n.NewSession(within(t), nil)
+	must0(t, err)
+	ended := runShards(t, s.Shards("orders", 2), 2)
+	must0(t, s.Close(within(t)))
+	<-ended
+	if out := must(t, n, "shards", "orders"); !strings.Contains(out, "1      reserved  -       -      -") || strings.Contains(out, "free") {
+		t.Errorf("%s", out)
+	}
+	if v := decoded[shardSetView](t, must(t, n, "shards", "orders", "-o", "json")); v.Shards[0].State != "reserved" || v.Shards[0].Reserved != "" {
+		t.Errorf("%+v", v)
+	}
+}
+
 // A set whose processes have all ended has no count to change, and what waits for them goes on waiting.
 func TestShards_ResizeWithoutProcess(t *testing.T) {
 	n := member(t, "")
