@@ -69,19 +69,19 @@ func readShards(ctx context.Context, node *conclave.Node, name string, of owners
 
 // mapOf returns a set with who has which of its shards, or nil if none of its workers is listed.
 func mapOf(info conclave.ShardsInfo, owners []conclave.ShardOwner, of ownership) *shardSet {
-	has, moves, waits := make(map[conclave.SessionID][]int), make(map[conclave.SessionID][]int), make(map[string][]int)
+	has, moves, waits := make(map[uint64][]int), make(map[uint64][]int), make(map[uint64][]int) // by number of the worker
 	var free []int
 	for _, o := range owners {
 		switch {
-		case o.Reserved != "":
-			waits[o.Reserved] = append(waits[o.Reserved], o.Shard)
+		case o.Fence == 0 && o.Worker != 0:
+			waits[o.Worker] = append(waits[o.Worker], o.Shard)
 		case o.Fence == 0:
 			free = append(free, o.Shard)
 		case o.Moving:
-			moves[o.Session] = append(moves[o.Session], o.Shard)
+			moves[o.Worker] = append(moves[o.Worker], o.Shard)
 			fallthrough
 		default:
-			has[o.Session] = append(has[o.Session], o.Shard)
+			has[o.Worker] = append(has[o.Worker], o.Shard)
 		}
 	}
 	set := &shardSet{ShardsInfo: info, Free: ranges(free)}
@@ -90,7 +90,7 @@ func mapOf(info conclave.ShardsInfo, owners []conclave.ShardOwner, of ownership)
 		return nil
 	}
 	for _, w := range workers[:min(len(workers), maxWorkers)] {
-		set.Map = append(set.Map, shardWorker{w, ranges(has[w.Session]), ranges(moves[w.Session]), ranges(waits[w.Name])})
+		set.Map = append(set.Map, shardWorker{w, ranges(has[w.Number]), ranges(moves[w.Number]), ranges(waits[w.Number])})
 	}
 	set.MoreWorkers = len(workers) - len(set.Map)
 	return set

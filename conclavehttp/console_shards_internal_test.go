@@ -27,8 +27,10 @@ func TestRanges(t *testing.T) {
 // What is to move is part of what its owner has.
 func TestMapOf_Moving(t *testing.T) {
 	anna, ben := conclave.SessionID{1}, conclave.SessionID{2}
-	info := conclave.ShardsInfo{Name: "orders", Count: 5, Workers: []conclave.ShardWorkerInfo{{Session: anna, Live: true}, {Session: ben, Live: true}}}
-	owners := []conclave.ShardOwner{{Shard: 0, Fence: 1, Session: anna}, {Shard: 1, Fence: 2, Session: anna}, {Shard: 2, Fence: 3, Session: anna, Moving: true}, {Shard: 3}, {Shard: 4, Fence: 4, Session: ben}}
+	info := conclave.ShardsInfo{Name: "orders", Count: 5, Workers: []conclave.ShardWorkerInfo{{Number: 7, Session: anna, Live: true}, {Number: 8, Session: ben, Live: true}}}
+	owners := []conclave.ShardOwner{
+		{Shard: 0, Fence: 1, Worker: 7}, {Shard: 1, Fence: 2, Worker: 7}, {Shard: 2, Fence: 3, Worker: 7, Moving: true}, {Shard: 3}, {Shard: 4, Fence: 4, Worker: 8},
+	}
 	set := mapOf(info, owners, ownership{})
 	if set.Map[0].Has != "0–2" || set.Map[0].Moves != "2" || set.Map[1].Has != "4" || set.Map[1].Moves != "" || set.Free != "3" {
 		t.Errorf("%+v", set)
@@ -38,5 +40,26 @@ func TestMapOf_Moving(t *testing.T) {
 	}
 	if none := mapOf(info, owners, ownership{session: conclave.SessionID{3}}); none != nil {
 		t.Errorf("%+v", none)
+	}
+}
+
+// Each worker is shown with its own shards, also where two have one session, or ended under one name or none.
+func TestMapOf_WorkersOfOneSession(t *testing.T) {
+	anna := conclave.SessionID{1}
+	info := conclave.ShardsInfo{Name: "orders", Count: 5, Workers: []conclave.ShardWorkerInfo{
+		{Number: 1, Session: anna, Live: true}, {Number: 2, Session: anna, Live: true}, {Number: 3, Name: "ben"}, {Number: 4, Name: "ben"}, {Number: 5},
+	}}
+	owners := []conclave.ShardOwner{
+		{Shard: 0, Fence: 1, Session: anna, Worker: 1}, {Shard: 1, Fence: 2, Session: anna, Worker: 2, Moving: true},
+		{Shard: 2, Worker: 3, Reserved: "ben"}, {Shard: 3, Worker: 4, Reserved: "ben"}, {Shard: 4, Worker: 5},
+	}
+	set := mapOf(info, owners, ownership{})
+	for i, want := range []shardWorker{{Has: "0"}, {Has: "1", Moves: "1"}, {Waits: "2"}, {Waits: "3"}, {Waits: "4"}} {
+		if w := set.Map[i]; w.Has != want.Has || w.Moves != want.Moves || w.Waits != want.Waits {
+			t.Errorf("worker %d: %+v", w.Number, w)
+		}
+	}
+	if set.Free != "" {
+		t.Errorf("free: %s", set.Free)
 	}
 }
