@@ -186,6 +186,9 @@ func TestJob_Every(t *testing.T) {
 	d.time += 8 * second
 	d.do(closeCommand(u)) // by force: a lock-delay of 5 s
 	d.want(wire.Code_QUEUED, d.do(everyCommand("j", s, 2, 10*second)))
+	if got := Ask[*JobView](d.m, JobQuery{"j"}).Runs[0]; got.Due != 5*second {
+		t.Errorf("%+v: want that the next run may start after the lock-delay, in 5 s", got)
+	}
 	d.time += 5*second - 1
 	if o := d.do(openCommand(makeID("x"), MaxTTL, 0)); len(o) != 1 {
 		t.Errorf("granted within the lock-delay: %v", o)

@@ -71,7 +71,7 @@ func (r *rig) shownRun(j *reference.Job, of *reference.Run) RunView {
 		v.Result, v.Ended = wire.RunResult_LOST, r.model.Now-reference.EndedAt(&r.model, of.Session)
 	}
 	if of.Key == "" && of == j.LastPeriod() {
-		v.Due = max(0, of.Started+of.Every-r.model.Now)
+		v.Due = max(0, reference.NextPeriod(&r.model, j, of)-r.model.Now)
 	}
 	return v
 }

@@ -113,7 +113,20 @@ func (x jobRuns) viewRun(r *run) RunView {
 		v.Result, v.Ended = wire.RunResult_LOST, x.now-s.endedAt // and is being released
 	}
 	if r.key == "" && r == r.job.find("") {
-		v.Due = max(0, after(r.started, r.every)-x.now)
+		v.Due = max(0, x.nextPeriod(r)-x.now)
 	}
 	return v
+}
+
+// nextPeriod returns the time before which no run without a key follows r, the last one: by its period, and by the lock-delay if it is lost.
+func (x jobRuns) nextPeriod(r *run) int64 {
+	at := after(r.started, r.every)
+	l := x.jobs.locks.byName[jobName(r.job.name, "")]
+	switch {
+	case l == nil:
+		return at
+	case l.owner != nil && l.owner.dead(): // and is being released
+		return max(at, l.owner.delayUntil())
+	}
+	return max(at, l.delayUntil)
 }

@@ -67,6 +67,21 @@ func Lives(r *Model, id wire.ID) bool { return r.session(id[:]) != nil }
 // EndedAt returns when a session has ended something of which is not released yet.
 func EndedAt(r *Model, id wire.ID) int64 { return r.lateSession(id).at }
 
+// NextPeriod returns the time before which no run with every follows the last one, of.
+func NextPeriod(r *Model, j *Job, of *Run) int64 {
+	at := later(of.Started, of.Every)
+	for _, l := range r.Locks {
+		switch {
+		case l.Job != j.Name || l.RunKey != "":
+		case l.Owner != nil && !Lives(r, l.Owner.Session):
+			return max(at, r.lateSession(l.Owner.Session).until)
+		default:
+			return max(at, l.until)
+		}
+	}
+	return at
+}
+
 // count counts the retained runs with every, or those of keys.
 func (j *Job) count(every bool) (n int) {
 	for _, run := range j.Runs {
