@@ -35,7 +35,8 @@
 //   - [Semaphore] has a limited number of permits; a [Permit] is one acquisition of
 //     some of them.
 //   - [Election] has one [Leader] at a time, with a value that every member can see.
-//   - [Job] is work that one process does at a time, once for each key or period.
+//   - [Job] is work that runs once for each key or period, and of each key in one process at
+//     a time.
 //   - [Shards] are parts of a work, each of which one process does at a time; the group
 //     divides them among the processes.
 //   - [KV] is a small key/value store. An [Entry] is a key with its value, an [Op] an

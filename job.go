@@ -12,8 +12,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Job is work that one process of the group does at a time. [Job.Once] runs it to its end at most once for a key, over all
-// processes, and [Job.Every] once in each period. The group retains the last runs with their results: [Job.Info].
+// Job is work that one process of the group does at a time for each key. [Job.Once] runs it to its end at most once for a key, over
+// all processes, and [Job.Every] once in each period. The group retains the last runs with their results: [Job.Info].
 //
 // A run is a hold under a session, like that of a lock, with a fence larger than all before. It begins when no other run
 // of the key is under way; requests wait in FIFO order across the group. That it has run to its end is recorded by the same entry of the log that
@@ -23,6 +23,10 @@ import (
 // The process of a lost run may be paused, or may not react to the end of its context, and go on beside the next run. Then
 // it may do all of its work, and so may the next one. The group records neither twice, and only the resource can refuse
 // the late one: send it the fence.
+//
+// Runs of different keys may overlap, and overlap with one of Every. So a [Guard] that checks fences by the name of the job
+// refuses the one of two such runs that began earlier, though it is not lost. Where that is not wanted, put the key into the guard's
+// name.
 //
 // A Job is no owner: each call of Once or Every is one of its own, on one handle as on two. An idle Job
 // costs nothing and need not be closed. What the group retains of it remains until [Job.Delete]. Jobs have names of their own, apart from those of locks and elections. All methods
@@ -65,8 +69,10 @@ func Attempts(n int) JobOption {
 func AtMostOnce() JobOption { return Attempts(1) }
 
 // Keep has [Job.Once] refuse a key d after the end of its last run, 1 ms to 3,653 days by group time, also if that failed
-// or was lost and attempts are left. 0, the default, is not by time. The key is forgotten then, with all keys before it: see
-// [Job.Once]. It does not change what [Job.Every] does.
+// or was lost and attempts are left. 0, the default, is not by time. The key is forgotten then, with the keys before it that
+// are not retained: see [Job.Once]. It does not change what [Job.Every] does.
+//
+// A request that comes while the lock-delay of a lost run lasts does not heed it: it waits for the end of that, and the key runs.
 func Keep(d time.Duration) JobOption {
 	return jobOption(func(j *Job) {
 		if d != 0 && d < minDuration || d > maxKeep {
@@ -125,8 +131,8 @@ func newJob(g *Group, lease *client.Lease, name string, opts []JobOption) *Job {
 //
 // The group retains the 64 largest keys of a job in natural order: digits compare as numbers, so "run-9" is before "run-10",
 // and times such as "2026-11-25T02:00Z" are in their order. A smaller key than all of these, and one that was forgotten or
-// is before a forgotten one, is refused with ErrJobDone, as it may have run. So use keys that ascend; keys in no order need a
-// job each, and [Job.Delete] once they do not run any more.
+// is before a forgotten one, is refused with ErrJobDone, as it may have run; unless it is retained, and has failed or was lost: then it
+// may run again. So use keys that ascend; keys in no order need a job each, and [Job.Delete] once they do not run any more.
 //
 // A call of Once for the same key within f waits for itself.
 func (j *Job) Once(ctx context.Context, key string, f func(ctx context.Context, fence Fence) error) error {

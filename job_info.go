@@ -24,11 +24,14 @@ type JobInfo struct {
 }
 
 // JobRun describes a run of a job. Times are by group time, as those of an [Explanation] are.
+//
+// A call of Once that ends with ctx after its run was granted, and before f was called, leaves that run as JobFailed without Error, with
+// its Fence and its start, in place of the key's run before. Its attempt does not count.
 type JobRun struct {
 	Key    string // of Once
 	Period uint64 // of Every: the number of the run; 0: of Once
 	Result JobResult
-	// Attempt is, of Once, how many runs of the key have counted, with this one.
+	// Attempt is, of Once, how many runs of the key have counted, with this one if it counts.
 	Attempt int
 	Fence   Fence
 	Session SessionID
@@ -37,8 +40,8 @@ type JobRun struct {
 	Started time.Duration // how long ago
 	Ended   time.Duration // how long ago; 0 with JobRunning
 	Error   string        // with JobFailed, the first 128 bytes of the text of the error
-	// Due is, of the last run of Every, how long it takes until the next one may start; 0: it may, once this one has
-	// ended.
+	// Due is, of the last run of Every, how long it takes until the next one may start: by the period, and by the lock-delay
+	// if the run was lost. 0: it may, once this one has ended.
 	Due time.Duration
 }
 

@@ -214,8 +214,11 @@ func (s *Shards) span(ctx context.Context, kind CallKind, op string) *span {
 
 // Resize makes the count of this handle that of the set. Every worker of the former count ends its work, as for a move, and its Run
 // returns ErrLimitMismatch; those of the new count can join at once. Their shards are assigned when no shard is owned or
-// in a lock-delay under the former count: no two owners of different counts work at a time. If no process works on the set,
-// Resize has no effect: the first one that joins determines the count.
+// in a lock-delay under the former count. So a work of the former count has returned by then, or its [Grace] has passed. One that
+// ignores the end of its context can run beside works of the new count: only the resource can refuse it, by the fence.
+//
+// If no process works on the set, the first one that joins determines the count, and Resize changes none. If all of them have ended,
+// it gives up what is reserved for their return, and until their lock-delays have passed only workers of this handle's count can join.
 //
 // It blocks until the group has agreed to begin the change, and not for its end. If the count is that of the handle already,
 // or changes to it, nothing happens. Errors: ErrBusy while another change is under way, or with too many shards or calls; ErrUpgradeRequired;

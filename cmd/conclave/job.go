@@ -43,7 +43,8 @@ func (p *program) jobCommand() *cobra.Command {
 			"record how it ended. If the exit code is 0, the key is closed. After another one, or when the process died, the key may run again: here or elsewhere, " +
 			"by the next conclave job for it.\n\n" +
 			"From the crontab of several machines it runs the command on one of them. The key is the time or the date for which it runs, the same on all: keys " +
-			"have to ascend, with numbers compared as numbers, since the group retains the last 64 of a job and refuses older ones.\n" +
+			"have to ascend, with numbers compared as numbers, since the group retains the last 64 of a job and refuses older ones. Runs of different keys may overlap: " +
+			"a resource that checks the fence by the name of the job alone refuses the earlier one.\n" +
 			strings.Replace(afterwards, "  123  ", "  122  not run: the key is closed\n  123  ", 1),
 		Example:     "  conclave job nightly \"$(date -u +%F)\" -- ./job.sh\n  conclave job nightly \"$(date -u +%F)\" --attempts 1 -- ./job.sh",
 		Annotations: map[string]string{runsChild: "yes"},

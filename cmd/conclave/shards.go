@@ -20,7 +20,8 @@ func (p *program) shardsCommand() *cobra.Command {
 		Long: "List the sets of shards, or the workers and shards of one. WAITING counts shards that wait for the return of a process that has ended, or for the end of a lock-delay.\n\n" +
 			"--shard explains one: who owns it, and why it stays, moves or waits.\n\n" +
 			"--resize changes the count of shards of a set. Each process that works on it ends its works and has ErrLimitMismatch from its Run; those that were started with " +
-			"the new count begin when nothing works under the former one.",
+			"the new count begin when all works under the former one have returned, or their Grace has passed. A work that ignores the end of its context can run beside those: " +
+			"the resource has to check the fence.",
 		ValidArgsFunction: p.completeShards,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -125,7 +126,7 @@ func (p *program) resizeShards(ctx context.Context, c *conclave.Client, set stri
 		return err
 	}
 	return p.one(map[string]any{"name": set, "former": before.Count, "count": count}, func(w *tabwriter.Writer) {
-		fmt.Fprintf(w, "%s has %d shards once all works of the %d former ones have ended\n", name(set), count, before.Count)
+		fmt.Fprintf(w, "%s has %d shards once all works of the %d former ones have returned, or their Grace has passed\n", name(set), count, before.Count)
 	})
 }
 
@@ -218,7 +219,7 @@ func printShards(w *tabwriter.Writer, info conclave.ShardsInfo, owners []conclav
 	fmt.Fprintf(w, "set:\t%s\n", name(info.Name))
 	fmt.Fprintf(w, "shards:\t%d: %d owned, of these %d moving; %d waiting\n", info.Count, info.Owned, info.Moving, info.Waiting)
 	if info.Next != 0 {
-		fmt.Fprintf(w, "changes:\tto %d shards, when all works have ended\n", info.Next)
+		fmt.Fprintf(w, "changes:\tto %d shards, when all works have returned, or their Grace has passed\n", info.Next)
 	}
 	fmt.Fprint(w, "\nWORKER\tPROCESS\tCAPACITY\tASSIGNED\tOWNED\tMOVING\tSTATE\n")
 	for _, worker := range info.Workers {
