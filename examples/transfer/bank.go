@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -25,19 +26,16 @@ func (b *bank) open(ctx context.Context) error {
 
 // transfer moves some money, or as much as there is. Both balances are its own until it returns.
 func (b *bank) transfer(ctx context.Context, from, to string, most int) error {
-	return b.node.LockSet([]string{from, to}).Do(ctx, func(ctx context.Context, fence conclave.Fence) error {
-		source, err := b.balance(ctx, from)
+	set := b.node.LockSet([]string{from, to})
+	return set.Do(ctx, func(ctx context.Context, fence conclave.Fence) error {
+		balances, err := b.claim(ctx, set, from, to)
 		if err != nil {
 			return err
 		}
-		target, err := b.balance(ctx, to)
-		if err != nil {
-			return err
-		}
-		moved := min(most, source)
+		moved := min(most, balances[from])
 		_, err = b.node.KV().Txn(ctx,
-			conclave.OpPutFenced(from, amount(source-moved), fence),
-			conclave.OpPutFenced(to, amount(target+moved), fence))
+			conclave.OpPutFenced(from, amount(balances[from]-moved), fence),
+			conclave.OpPutFenced(to, amount(balances[to]+moved), fence))
 		return err
 	})
 }
@@ -49,15 +47,13 @@ func (b *bank) sum(ctx context.Context) (sum int, err error) {
 	for i := range accounts {
 		names = append(names, account(i))
 	}
-	err = b.node.LockSet(nil, conclave.Shared(names...)).Do(ctx, func(ctx context.Context, _ conclave.Fence) error {
-		for _, name := range names {
-			balance, err := b.balance(ctx, name)
-			if err != nil {
-				return err
-			}
+	set := b.node.LockSet(nil, conclave.Shared(names...))
+	err = set.Do(ctx, func(ctx context.Context, _ conclave.Fence) error {
+		balances, err := b.claim(ctx, set, names...)
+		for _, balance := range balances {
 			sum += balance
 		}
-		return nil
+		return err
 	})
 	if err == nil && sum != accounts*deposit {
 		err = fmt.Errorf("the accounts have %d together, want %d", sum, accounts*deposit)
@@ -65,12 +61,32 @@ func (b *bank) sum(ctx context.Context) (sum int, err error) {
 	return sum, err
 }
 
-func (b *bank) balance(ctx context.Context, name string) (int, error) {
-	e, err := b.node.KV().Get(ctx, name)
-	if err != nil {
-		return 0, err
+// claim reads the balances of accounts that set holds, and leaves its fences there, in one step. A worker that has lost
+// its set without noticing has smaller ones. If its write came before that step, claim reads it; if it comes later, the
+// group refuses it. A claim that only read, and left the fence to a write that follows, would let it in between.
+func (b *bank) claim(ctx context.Context, set *conclave.LockSet, names ...string) (map[string]int, error) {
+	for {
+		balances := make(map[string]int)
+		var step []conclave.Op
+		for _, name := range names {
+			e, err := b.node.KV().Get(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			if balances[name], err = strconv.Atoi(string(e.Value)); err != nil {
+				return nil, err
+			}
+			fence, err := set.FenceOf(name) // of a shared account that of all who share it
+			if err != nil {
+				return nil, err
+			}
+			step = append(step, conclave.OpExpect(name, e.ModifyIndex), conclave.OpPutFenced(name, e.Value, fence))
+		}
+		_, err := b.node.KV().Txn(ctx, step...)
+		if !errors.Is(err, conclave.ErrCompareFailed) { // an account has changed since it was read, by such a worker or a claim
+			return balances, err
+		}
 	}
-	return strconv.Atoi(string(e.Value))
 }
 
 func amount(n int) []byte { return []byte(strconv.Itoa(n)) }

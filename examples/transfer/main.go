@@ -4,7 +4,8 @@
 //
 // Each transfer locks both accounts at once, by a LockSet, in whatever order they are: no worker holds one account while it waits
 // for the other, so transfers in opposite directions cannot deadlock. An auditor shares the locks of all accounts, and finds the
-// same sum each time. The writes carry the fence, so what a worker would write after it has lost its set is refused.
+// same sum each time. Each holder of a set leaves its fence in the accounts in the step that reads them. From then on the group
+// refuses what a worker writes late, after it has lost its set; a late write before that step is among what is read.
 //
 // The program exits with status 1 if the sum changes. bank.go moves and counts the money.
 package main
