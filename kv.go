@@ -63,6 +63,11 @@ func (k *KV) Put(ctx context.Context, key string, value []byte, opts ...PutOptio
 // cannot overwrite what its successor wrote. That is not advisory, as long as every
 // writer uses PutFenced. The flags stay as they are.
 //
+// Such a holder is refused from the successor's first PutFenced on, not from its grant on.
+// A successor that continues from the present value leaves its fence before it relies on
+// that: by a [KV.Txn] of OpExpect, with the modify index that it has read, and OpPutFenced of
+// the same value.
+//
 // Deleting the key discards the fence. PutFenced blocks like Put and has its errors;
 // ErrInvalid also for fence 0.
 func (k *KV) PutFenced(ctx context.Context, key string, value []byte, f Fence) (Entry, error) {
