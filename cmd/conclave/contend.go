@@ -28,7 +28,7 @@ func (c *contender) acquire(ctx context.Context, take func(context.Context, *con
 	}
 	defer cancel()
 	var pause backoff
-	told := false // of a --max-hold that was over too early
+	warned := false // of a --max-hold that was over too early
 	for {
 		s, err := c.open(waiting)
 		if err != nil {
@@ -46,9 +46,9 @@ func (c *contender) acquire(ctx context.Context, take func(context.Context, *con
 		case waiting.Err() != nil:
 			return lease{}, notAcquired(ctx, waiting, err)
 		case errors.Is(err, conclave.ErrHoldExpired) && !c.try: // before the grant was known: an outage may have ended meanwhile
-			if !told {
+			if !warned {
 				c.tell(printable(inFlags(fmt.Sprintf("%v - trying again. %s", err, c.shortHold()))))
-				told = true
+				warned = true
 			}
 			c.discard(waiting, s)
 			pause.wait(waiting)

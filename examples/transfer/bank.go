@@ -76,7 +76,7 @@ func (b *bank) claim(ctx context.Context, set *conclave.LockSet, names ...string
 			if balances[name], err = strconv.Atoi(string(e.Value)); err != nil {
 				return nil, err
 			}
-			fence, err := set.FenceOf(name) // of a shared account that of all who share it
+			fence, err := set.FenceOf(name) // a shared account has the one of all that share it
 			if err != nil {
 				return nil, err
 			}
