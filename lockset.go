@@ -19,8 +19,8 @@ import (
 // A set that waits holds nothing, so sets alone cannot deadlock, in whatever order their names are. It is granted
 // when all its names are free for it: not held or in a lock-delay, and not requested before by another owner that
 // waits in the queue of the name. Meanwhile later requests for some of its names may be granted. After that has happened four
-// times the names are reserved: no later request is granted one of them before the set, so each set gets its turn. Where that
-// would close a cycle of sessions that wait for each other, they are reserved at the first later grant at which it does not.
+// times the names are reserved: no later request is granted one of them before the set, so each set gets its turn. With [RefuseDeadlock]
+// they are not where that would close a cycle of sessions that wait for each other, but at the first later grant at which it does not.
 //
 // A single lock can wait for a reserved name as for a held one. So a goroutine that holds a single lock and
 // locks a second one can deadlock with a set that waits for the first one and has the second one reserved: lock

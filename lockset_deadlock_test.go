@@ -48,7 +48,7 @@ func TestLockSet_ReservationClosesNoCycle(t *testing.T) {
 		ay, ax, bx := a.FencedLock("y"), a.FencedLock("x"), b.FencedLock("x")
 		grouptest.MustLock(t, ay)
 		grouptest.MustLock(t, bx)
-		set := n.LockSet([]string{"x", "y", "z"})
+		set := n.LockSet([]string{"x", "y", "z"}, conclave.RefuseDeadlock())
 		w := startSet(t, n, set, "x", 0)
 		got := startBehind(t, n, ax.Lock, "x", 1)
 		passOver(t, n.FencedLock("z"))

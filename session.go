@@ -261,7 +261,8 @@ func dependable(ctx context.Context, g *Group, checks []string) error {
 // first Lock or TryLock of a lock, Campaign in an election, or Acquire of as many
 // permits claims what the session holds, at once, ahead of all waiters, and with a new
 // fence, so that the resource refuses the earlier process from the first request on.
-// The session's checks are from then on those of this member.
+// Permits of a semaphore whose limit is smaller now can be claimed when Resize has raised
+// it to their number again; until then they stay held. The session's checks are from then on those of this member.
 //
 // Errors: ErrSessionNotFound; ErrSessionBound while the group counts its process as
 // alive; ErrInvalid if the session has a TTL, or this member lacks one of its checks;

@@ -140,7 +140,7 @@ func firstIsNotReserved(g *Group) {
 	MustLock(g.T, bx)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := MustSession(g.T, g.last(), Lasting()).LockSet([]string{"x", "y", "z"}).Lock(ctx)
+		_, err := MustSession(g.T, g.last(), Lasting()).LockSet([]string{"x", "y", "z"}, conclave.RefuseDeadlock()).Lock(ctx)
 		ended <- err
 	}()
 	AwaitWaiters(g.T, bx, 1)

@@ -3,7 +3,7 @@ package machine
 import "github.com/conclave-go/conclave/internal/wire"
 
 // deadlocks is a machine as far as it refuses requests whose wait would close a cycle. That is decided when the request
-// would be queued, by the cycles through its own wait. While each session waits for one lock at a time, nothing
+// would be queued, by the cycles through its own wait. While each session waits for one lock at a time, and all refuse deadlocks, nothing
 // else closes one: a lock is granted to a session that has waited for it, and that waits no more, and names are not reserved for
 // a set where that would.
 type deadlocks struct{ *Machine }
@@ -51,9 +51,13 @@ func (x deadlocks) mayWait(w request, wanted bool) *wire.Reply {
 	return r
 }
 
-// mayReserve reports whether names that were just reserved for a set may stay so: they must not close a cycle.
+// seesReservations reports whether the group is at the level from which on searches see each reservation, also before it is made.
+func (x deadlocks) seesReservations() bool { return x.levels.agreed >= wire.LevelReserve }
+
+// mayReserve reports whether names that were just reserved for a set may stay so: of one that refuses deadlocks, unless they
+// close a cycle. Other sessions hold and await for many tasks, and such a cycle is no deadlock.
 func (x deadlocks) mayReserve(s *set) bool {
-	return x.levels.agreed < wire.LevelReserve || x.closedBy(request{set: s}, &x.searched.sets) == nil
+	return !s.refuses || x.closedBy(request{set: s}, &x.searched.sets) == nil
 }
 
 // closedBy returns a shortest cycle that the wait would close; nil: there is none, or it was not found within the
@@ -65,7 +69,7 @@ func (x deadlocks) closedBy(w request, sum *int) []wait {
 	}
 	most := min(x.searched.each, x.searched.all-*sum)
 	left := most
-	search := search{to: s, left: &left, visits: &x.visits, by: make(map[*session]wait), inUse: true, each: x.levels.agreed >= wire.LevelReserve}
+	search := search{to: s, left: &left, visits: &x.visits, by: make(map[*session]wait), inUse: true, each: x.seesReservations()}
 	path, whole := search.follow(w)
 	if path == nil && whole {
 		path, _ = search.run()

@@ -136,6 +136,7 @@ var violationsOfWaitingSets = []stateRow{
 	{"a waiting set with too long a label", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Names: []string{"a"}, Label: strings.Repeat("x", MaxLabel+1)})},
 	{"a waiting set for too short a time", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Names: []string{"a"}, MaxHold: MinMaxHold - 1})},
 	{"a waiting set for too long a time", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Names: []string{"a"}, MaxHold: MaxMaxHold + 1})},
+	{"a waiting set that refuses deadlocks below that level", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Names: []string{"a"}, RefuseDeadlock: true})},
 	{"a waiting set whose names are free", "v" + be(20), soundSetWaiter(20, awaited("k"))},
 	{"a waiting set for a share that is free", "v" + be(20), soundSetWaiter(20, &wire.SetWaiterState{Shared: []string{"b", "k"}})},
 	{"a waiting set before a reservation that is younger", "v" + be(11), soundSetWaiter(20, awaited("e"))},

@@ -47,7 +47,7 @@ func (ld *loader) setWaiter(rest string, value []byte) error {
 	if !ok || position == 0 {
 		return errShape
 	}
-	s := &set{handle: st.Handle, position: position, label: st.Label, since: st.Since, maxHold: st.MaxHold}
+	s := &set{handle: st.Handle, position: position, label: st.Label, since: st.Since, maxHold: st.MaxHold, refuses: st.RefuseDeadlock}
 	if err := ld.names(s, st.Names, st.Shared); err != nil {
 		return err
 	}
@@ -208,7 +208,8 @@ func (ld *loader) linkSetWaiter(s *set, st *wire.SetWaiterState) (err error) {
 	switch {
 	case s.session == nil, s.ticket == ticket{}, ld.isLoose(s.ticket, s.session):
 		return errLoose
-	case s.position > m.positions, !m.soundLabel(s.label, s.since, true), s.maxHold != 0 && !ld.soundMaxHold(s.maxHold):
+	case s.position > m.positions, !m.soundLabel(s.label, s.since, true), s.maxHold != 0 && !ld.soundMaxHold(s.maxHold),
+		s.refuses && !(deadlocks{m}).seesReservations():
 		return errRange
 	}
 	for i := range s.parts {

@@ -21,6 +21,7 @@ type set struct {
 	since   int64  // group time of the request; once it is granted, of that
 	ticket  ticket // that the grant answers, of one that was queued; as that of a lock
 	maxHold int64
+	refuses bool // deadlocks, of one that waits: its names are not reserved where that would close a cycle
 
 	position uint64 // in the queues; 0: it was not queued
 	passed   uint32 // requests that it was passed over by
@@ -268,7 +269,7 @@ func (s *set) state() proto.Message {
 	if s.waits() {
 		return &wire.SetWaiterState{
 			Session: s.session.id[:], Handle: s.handle, Names: names, Shared: shared, Incarnation: incarnation, Seq: seq,
-			Since: s.since, Label: s.label, MaxHold: s.maxHold,
+			Since: s.since, Label: s.label, MaxHold: s.maxHold, RefuseDeadlock: s.refuses,
 		}
 	}
 	st := &wire.SetState{

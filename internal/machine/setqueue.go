@@ -249,8 +249,8 @@ func (x setting) passOver(due []*set, l *lock, position uint64, shared bool, fen
 	return due
 }
 
-// reserveAll reserves their names for sets that were passed over once more, but for those with which that would close a cycle of
-// sessions that wait for each other: these are passed over on, until it does not.
+// reserveAll reserves their names for sets that were passed over once more, but for those that refuse deadlocks and with which that
+// would close a cycle of sessions that wait for each other: these are passed over on, until it does not.
 func (x setting) reserveAll(due []*set) {
 	slices.SortFunc(due, func(a, b *set) int { return cmp.Compare(a.position, b.position) })
 	for _, s := range due {

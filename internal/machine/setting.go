@@ -113,6 +113,7 @@ func (x setting) request(s *set, c *wire.LockSet) *wire.Reply {
 		if r := deadlocks(x).mayWait(request{set: s}, c.RefuseDeadlock); r != nil {
 			return r
 		}
+		s.refuses = c.RefuseDeadlock && (deadlocks(x)).seesReservations()
 		return x.enqueue(s, at)
 	}
 	if r := x.mayShare(s); r != nil {

@@ -41,7 +41,7 @@ const (
 	LevelJobs       = 8  // jobs: RunJob and EndRun
 	LevelShards     = 9  // sets of shards: JoinShards, LeaveShards, ReleaseShards and ResizeShards
 	LevelDeleteJob  = 10 // DeleteJob
-	LevelReserve    = 10 // names are not reserved for a set where that would close a cycle; searches for cycles see each reservation
+	LevelReserve    = 10 // names are not reserved for a set with refuse_deadlock where that would close a cycle; searches for cycles see each reservation
 	FeatureLevel    = LevelDeleteJob
 )
 

@@ -8593,18 +8593,19 @@ func (x *SetState) GetRequested() int64 {
 
 // SetWaiterState is a set that waits.
 type SetWaiterState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	Handle        uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
-	Names         []string               `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`
-	Shared        []string               `protobuf:"bytes,4,rep,name=shared,proto3" json:"shared,omitempty"`
-	Incarnation   []byte                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Seq           uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
-	Since         int64                  `protobuf:"varint,7,opt,name=since,proto3" json:"since,omitempty"` // group time of the request
-	Label         string                 `protobuf:"bytes,8,opt,name=label,proto3" json:"label,omitempty"`
-	MaxHold       int64                  `protobuf:"varint,9,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Session        []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Handle         uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	Names          []string               `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`
+	Shared         []string               `protobuf:"bytes,4,rep,name=shared,proto3" json:"shared,omitempty"`
+	Incarnation    []byte                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Seq            uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
+	Since          int64                  `protobuf:"varint,7,opt,name=since,proto3" json:"since,omitempty"` // group time of the request
+	Label          string                 `protobuf:"bytes,8,opt,name=label,proto3" json:"label,omitempty"`
+	MaxHold        int64                  `protobuf:"varint,9,opt,name=max_hold,json=maxHold,proto3" json:"max_hold,omitempty"`
+	RefuseDeadlock bool                   `protobuf:"varint,10,opt,name=refuse_deadlock,json=refuseDeadlock,proto3" json:"refuse_deadlock,omitempty"` // level 10, as in LockSet: its names are not reserved where that would close a cycle
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SetWaiterState) Reset() {
@@ -8698,6 +8699,13 @@ func (x *SetWaiterState) GetMaxHold() int64 {
 		return x.MaxHold
 	}
 	return 0
+}
+
+func (x *SetWaiterState) GetRefuseDeadlock() bool {
+	if x != nil {
+		return x.RefuseDeadlock
+	}
+	return false
 }
 
 // PassedState is kept of a set that waits once it was passed over.
@@ -9565,7 +9573,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05since\x18\b \x01(\x03R\x05since\x12\x14\n" +
 	"\x05label\x18\t \x01(\tR\x05label\x12\x12\n" +
 	"\x04ends\x18\x14 \x01(\x03R\x04ends\x12\x1c\n" +
-	"\trequested\x18\x15 \x01(\x03R\trequested\"\xeb\x01\n" +
+	"\trequested\x18\x15 \x01(\x03R\trequested\"\x94\x02\n" +
 	"\x0eSetWaiterState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
@@ -9575,7 +9583,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x03seq\x18\x06 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05since\x18\a \x01(\x03R\x05since\x12\x14\n" +
 	"\x05label\x18\b \x01(\tR\x05label\x12\x19\n" +
-	"\bmax_hold\x18\t \x01(\x03R\amaxHold\"#\n" +
+	"\bmax_hold\x18\t \x01(\x03R\amaxHold\x12'\n" +
+	"\x0frefuse_deadlock\x18\n" +
+	" \x01(\bR\x0erefuseDeadlock\"#\n" +
 	"\vPassedState\x12\x14\n" +
 	"\x05times\x18\x01 \x01(\rR\x05times\"\xcb\x01\n" +
 	"\bKeyState\x12\x14\n" +

@@ -19,6 +19,7 @@ type Set struct {
 	Fence     uint64 // of one that is held
 	Unclaimed bool   // since its session was attached
 	Passed    int    // times, of one that waits
+	refuses   bool   // deadlocks
 }
 
 // Part is a name of a set.

@@ -119,7 +119,7 @@ func (x sets) granted(arrival int, parts ...Part) {
 		}
 	}
 	for _, s := range due { // in the order of their arrival
-		if s.Passed++; x.Level >= 10 && deadlocks(x).reservationCloses(s) {
+		if s.Passed++; s.refuses && deadlocks(x).reservationCloses(s) {
 			jobs(x).reached("not reserved: a cycle")
 			s.Passed--
 		}
@@ -173,7 +173,7 @@ func (x sets) wait(s *Set, c *wire.LockSet) *wire.Reply {
 			reply.Set.Shared++
 		}
 	}
-	s.arrival, s.Since = x.arrivals, x.stamp()
+	s.arrival, s.Since, s.refuses = x.arrivals, x.stamp(), c.RefuseDeadlock && x.Level >= 10
 	x.Waiting = append(x.Waiting, s)
 	return reply
 }
