@@ -164,7 +164,7 @@ func TestStatus(t *testing.T) {
 	if out := must(t, n, "status"); !strings.Contains(out, shown) {
 		t.Errorf("%s\nwant %q", out, shown)
 	}
-	if out := must(t, n, "members"); !strings.HasSuffix(out, fmt.Sprintf("  %d      %s\n", level, build)) {
+	if out := must(t, n, "members"); !strings.HasSuffix(out, fmt.Sprintf("  %-5d  %s\n", level, build)) {
 		t.Errorf("%s\nwant the level %d and the build %q at the end", out, level, build)
 	}
 	if out := must(t, n, "status"); !strings.Contains(out, "anna") || !strings.Contains(out, "no further voter may fail") {

@@ -27,8 +27,8 @@ type step struct {
 	linger   bool
 }
 
-// steps returns what a request waits for.
-func (x deadlocks) steps(w waiting) (steps []step) {
+// steps returns what a request waits for: with each, each reservation of a lock, and else the oldest alone.
+func (x deadlocks) steps(w waiting, each bool) (steps []step) {
 	switch {
 	case w.set != nil:
 		for _, p := range w.set.Parts {
@@ -37,16 +37,16 @@ func (x deadlocks) steps(w waiting) (steps []step) {
 				of := w.Place
 				of.shared, of.set = p.Shared, w.set
 				behind := len(l.Queue) > 0 && older(l.Queue[0].arrival, w.arrival) && !sharing(x).due(l)
-				steps = append(steps, x.owners(l, of, !p.Shared || behind)...)
+				steps = append(steps, x.owners(l, of, !p.Shared || behind, each)...)
 			}
 		}
 	case w.lock != nil:
-		steps = x.owners(w.lock, w.Place, !sharing(x).due(w.lock))
+		steps = x.owners(w.lock, w.Place, !sharing(x).due(w.lock), each)
 	}
 	return steps
 }
 
-func (x deadlocks) owners(l *Lock, p Place, byShares bool) (steps []step) {
+func (x deadlocks) owners(l *Lock, p Place, byShares, each bool) (steps []step) {
 	switch {
 	case l.Owner != nil:
 		steps = append(steps, step{lock: l, waiter: p, owner: l.Owner, linger: l.Lingering})
@@ -55,7 +55,7 @@ func (x deadlocks) owners(l *Lock, p Place, byShares bool) (steps []step) {
 			steps = append(steps, step{lock: l, waiter: p, owner: &sh.Place, shared: true, linger: sh.linger})
 		}
 	}
-	for _, s := range x.reservations(l, p) {
+	for _, s := range x.reservations(l, p, each) {
 		if s == nil {
 			steps = append(steps, step{})
 			continue
@@ -68,10 +68,10 @@ func (x deadlocks) owners(l *Lock, p Place, byShares bool) (steps []step) {
 	return steps
 }
 
-// reservations returns the sets that have reserved a lock before a request: before level 10 the oldest one alone. nil is a
+// reservations returns the sets that have reserved a lock before a request: each, or the oldest one alone. nil is a
 // waiter that it looks at.
-func (x deadlocks) reservations(l *Lock, p Place) (all []*Set) {
-	if x.Level < 10 {
+func (x deadlocks) reservations(l *Lock, p Place, each bool) (all []*Set) {
+	if !each {
 		if s := (sets(x)).holdsBack(l, p); s != nil {
 			all = append(all, s)
 		}
@@ -140,7 +140,7 @@ func (x deadlocks) search(w waiting, sum *int) *wire.Cycle {
 		if spent++; spent > most {
 			return nil
 		}
-		for _, s := range x.steps(at[0].waiting) {
+		for _, s := range x.steps(at[0].waiting, x.Level >= 10) {
 			if s.shared || s.owner == nil || s.reserved && x.Level >= 10 {
 				spent++
 			}

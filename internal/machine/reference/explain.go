@@ -63,7 +63,7 @@ func (r *Model) Cycles() map[wire.ID]int {
 	steps := make(map[[2]wire.ID]int) // of a shortest way, from a waiter to an owner
 	for _, from := range r.Sessions {
 		for _, w := range (deadlocks{r}).waits(from.ID) {
-			for _, s := range (deadlocks{r}).steps(w) {
+			for _, s := range (deadlocks{r}).steps(w, true) {
 				if s.owner != nil && s.owner.Session != from.ID && r.lateSession(s.owner.Session) == nil {
 					steps[[2]wire.ID{from.ID, s.owner.Session}] = 1
 				}
