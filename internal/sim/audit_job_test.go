@@ -70,6 +70,8 @@ func (a *jobAudit) command(own wire.Ticket, c *wire.Command, outcomes []fact.Out
 		return
 	}
 	switch reply := outcomes[i].Reply; {
+	case c.GetDeleteJob() != nil:
+		a.deleteJob(c.GetDeleteJob().Job, reply)
 	case c.GetRunJob() != nil:
 		a.claim(c.GetRunJob(), reply)
 	case reply.GetCode() != wire.Code_OK:
@@ -93,6 +95,31 @@ func (a *jobAudit) claim(c *wire.RunJob, reply *wire.Reply) {
 		a.sim.jobs.claimed++
 		a.over(k, wire.RunResult_LOST)
 	}
+}
+
+// deleteJob: a job is deleted unless a run of it is under way, awaited or delayed. Nothing is known of its keys afterwards.
+func (a *jobAudit) deleteJob(job string, reply *wire.Reply) {
+	inUse := slices.ContainsFunc(a.order, func(k *keyRuns) bool {
+		return k.job == job && (k.current != nil || len(k.waiting) > 0 || max(k.due, k.delayed) > a.m.Now())
+	})
+	switch code := reply.GetCode(); {
+	case code != wire.Code_OK && code != wire.Code_LOCKED:
+		return
+	case inUse != (code == wire.Code_LOCKED):
+		a.sim.fail("%s is in use %t, and its deletion is answered with %v", job, inUse, reply)
+	case inUse:
+		a.sim.jobs.inUse++
+		return
+	}
+	forgets := func(k *keyRuns) bool { return k.job == job }
+	a.sim.jobs.deleted += btoi(slices.ContainsFunc(a.order, forgets))
+	a.order = slices.DeleteFunc(a.order, forgets)
+	for name := range a.keys { // order: each is forgotten
+		if name.job == job {
+			delete(a.keys, name)
+		}
+	}
+	delete(a.floor, job)
 }
 
 // sessionAttached notes that the runs of a session do not go on, if another process has it from now on.

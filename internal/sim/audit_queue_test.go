@@ -10,6 +10,7 @@ import (
 // waiter is a place in a queue.
 type waiter struct {
 	ticket  wire.Ticket
+	session wire.ID
 	permits int64
 	shared  bool
 	maxHold int64
@@ -23,6 +24,7 @@ func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []fact.Ou
 	a.request = a.requestOf(own, c, outcomes)
 	a.jobs.command(own, c, outcomes)
 	for _, o := range outcomes {
+		a.tasks.outcome(own, c, o)
 		switch r, waits := a.waiting[o.Ticket]; {
 		case a.setOutcome(own, c, o), a.jobs.outcome(own, c, o):
 		case o.More && !waits:
@@ -37,6 +39,9 @@ func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []fact.Ou
 			}
 		}
 		a.answered[o.Ticket] = true
+	}
+	if a.sim.faults.tasks {
+		a.tasks.check(outcomes)
 	}
 	a.checkClaims(own, c, outcomes)
 	a.checkSets(c)
@@ -57,6 +62,7 @@ func (a *audit) enqueue(ticket wire.Ticket, c *wire.Command) {
 	case c.GetLock().GetElection():
 		r.kind = "election"
 	}
+	w.session, _ = wire.IDFrom(sessionOf(c))
 	a.arrivals++
 	w.arrival = a.arrivals
 	a.queues[r] = append(a.queues[r], w)

@@ -13,16 +13,24 @@ const maxPassed = 4
 // setWaiter is a set that waits.
 type setWaiter struct {
 	wanted
-	ticket  wire.Ticket
-	session wire.ID
-	maxHold int64
-	arrival uint64
-	passed  int
-	unsure  int // grants that have passed over it unless they were claims, which the log does not show
+	ticket   wire.Ticket
+	session  wire.ID
+	handle   uint64
+	maxHold  int64
+	arrival  uint64
+	passed   int
+	unsure   int  // grants that have passed over it unless they were claims, which the log does not show
+	refuses  bool // it refuses deadlocks, so that its names are reserved only where that closes no cycle
+	reserved bool // of one that refuses them: its names are
 }
 
 // reserves reports whether the names are, or may be, reserved for the set.
-func (w *setWaiter) reserves() bool { return w.passed+w.unsure >= maxPassed }
+func (w *setWaiter) reserves() bool {
+	if w.refuses {
+		return w.reserved
+	}
+	return w.passed+w.unsure >= maxPassed
+}
 
 // heldSet is a set that is held: the numbers of its shares are those before its fence.
 type heldSet struct {
@@ -60,7 +68,10 @@ func (a *audit) setOutcome(own wire.Ticket, c *wire.Command, o fact.Outcome) boo
 		}
 	default:
 		session, _ := wire.IDFrom(c.GetLockSet().GetSession())
-		w := &setWaiter{ticket: own, session: session, wanted: wanted{c.GetLockSet().GetNames(), c.GetLockSet().GetShared()}, maxHold: c.GetLockSet().GetMaxHold()}
+		w := &setWaiter{
+			ticket: own, session: session, handle: c.GetLockSet().GetHandle(), maxHold: c.GetLockSet().GetMaxHold(), refuses: c.GetLockSet().GetRefuseDeadlock(),
+			wanted: wanted{c.GetLockSet().GetNames(), c.GetLockSet().GetShared()},
+		}
 		if a.claimed(o, w) {
 			break
 		}
@@ -156,13 +167,15 @@ func (a *audit) passOver(p pass, name string, shared bool) {
 			continue
 		}
 		a.lastPass[w.ticket] = p.by
-		switch w.passed++; w.passed {
-		case 1:
+		switch w.passed++; {
+		case w.passed == 1:
 			a.sim.sets.passed++
-		case maxPassed:
+		case w.passed == maxPassed && !w.refuses:
 			a.sim.sets.reserved++
-		case maxPassed + 1:
-			a.sim.fail("%s is granted with number %d to a request that passes over the set of %v and %v for the fifth time", name, p.by, w.names, w.shared)
+		case w.passed >= maxPassed && !w.reserved && w.refuses:
+			a.tasks.passedOver = append(a.tasks.passedOver, w)
+		case w.passed > maxPassed:
+			a.sim.fail("%s is granted with number %d to a request that passes over the set of %v and %v, as %d before", name, p.by, w.names, w.shared, w.passed-1)
 		}
 	}
 }

@@ -51,6 +51,7 @@ type audit struct {
 	leaderOf     map[uint64]wire.ID // session, by fence
 	jobs         *jobAudit
 	shards       *shardAudit
+	tasks        *taskAudit
 	state        map[string][]byte // the durable one before the entry, in worlds with shards; see applyAgain
 }
 
@@ -122,7 +123,7 @@ func newAudit(sim *simulation) *audit {
 	for _, c := range machine.FirstState(sim.firstLevel) {
 		a.state[string(c.Key)] = c.Value
 	}
-	a.jobs, a.shards = newJobAudit(a), newShardAudit(a)
+	a.jobs, a.shards, a.tasks = newJobAudit(a), newShardAudit(a), &taskAudit{audit: a}
 	return a
 }
 

@@ -54,7 +54,7 @@ func TestLockModel_Claims(t *testing.T) {
 		if row.asked != nil {
 			asked = wanted{row.asked.Names, row.asked.Shared}
 		}
-		kept.claims = []claim{{wire.ID{2}, 2, asked, row.asked != nil}}
+		kept.claims = []claim{{process: wire.ID{2}, at: 2, wants: asked, ofSet: row.asked != nil}}
 		if states := lockStatesAfter([]*operation{first, next}); (len(states) > 0) != row.accepted {
 			t.Errorf("%s: accepted %t, want %t: %v", row.name, len(states) > 0, row.accepted, states)
 		}

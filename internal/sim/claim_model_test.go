@@ -13,6 +13,7 @@ type claim struct {
 	at      int64
 	wants   wanted
 	ofSet   bool
+	run     runKey // of a request for a run; it conflicts with no lock
 }
 
 // wanted is the names that a request is for.
@@ -53,7 +54,10 @@ func wantedBy(c *wire.Command) (w wanted, ofSet bool) {
 func (h *clientHistory) markClaims(op *operation) {
 	w, ofSet := wantedBy(op.command)
 	if op.session != nil && op.session.noTTL && len(w.names)+len(w.shared) > 0 {
-		op.session.claims = append(op.session.claims, claim{op.incarnation, op.invokedAt, w, ofSet})
+		op.session.claims = append(op.session.claims, claim{process: op.incarnation, at: op.invokedAt, wants: w, ofSet: ofSet})
+	}
+	if c := op.command.GetRunJob(); c != nil && op.session.noTTL {
+		op.session.claims = append(op.session.claims, claim{process: op.incarnation, at: op.invokedAt, run: runKey{c.Job, c.Key}})
 	}
 }
 

@@ -21,6 +21,7 @@ type faults struct {
 	claimsSets                                                      bool // sessions without a TTL have sets, which later processes claim
 	jobs                                                            bool // processes run jobs
 	shards                                                          bool // processes work on shards
+	tasks                                                           bool // sessions stand for one task each
 	joins                                                           bool // members are admitted, lost permanently and removed by others
 	clients                                                         int  // processes that are no members
 	keepEntries                                                     uint64
@@ -30,10 +31,10 @@ type faults struct {
 func (f faults) String() string {
 	return fmt.Sprintf("partitions=%t crashes=%t pauses=%t transfers=%t missedRenewals=%t loss=%t duplicates=%t reorders=%t "+
 		"slowDisk=%t disconnects=%t lostOutcomes=%t clockSkew=%t forcedCloses=%t checks=%t topologies=%t stalls=%t "+
-		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t joins=%t lingers=%t claimsSets=%t jobs=%t shards=%t clients=%d keepEntries=%d checkpointEntries=%d",
+		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t joins=%t lingers=%t claimsSets=%t jobs=%t shards=%t tasks=%t clients=%d keepEntries=%d checkpointEntries=%d",
 		f.partitions, f.crashes, f.pauses, f.transfers, f.missedRenewals, f.loss, f.duplicates, f.reorders,
 		f.slowDisk, f.disconnects, f.lostOutcomes, f.clockSkew, f.forcedCloses, f.checks, f.topologies, f.stalls,
-		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.joins, f.lingers, f.claimsSets, f.jobs, f.shards, f.clients, f.keepEntries, f.checkpointEntries)
+		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.joins, f.lingers, f.claimsSets, f.jobs, f.shards, f.tasks, f.clients, f.keepEntries, f.checkpointEntries)
 }
 
 // chooseFaults draws the classes of faults for a seed.
@@ -60,6 +61,7 @@ func chooseFaults(sim *simulation) faults {
 	f.claimsSets = slices.Contains([]uint64{0, 1, 3, 4}, sim.seed%11)         // of none of the regression seeds
 	f.jobs = slices.Contains([]uint64{3, 4, 5, 7, 9, 10}, sim.seed%13)        // nor in these
 	f.shards = slices.Contains([]uint64{0, 1, 4, 8, 11, 12, 15}, sim.seed%17) // nor in these
+	f.tasks = slices.Contains([]uint64{6, 8, 13, 15, 21}, sim.seed%23)        // nor in these
 	f.flips = sim.seed%4 == 3 && !f.removals
 	if f.joins = sim.seed%7 == 5; f.joins {
 		f.flips, f.liar, f.checks = false, false, true
@@ -67,6 +69,9 @@ func chooseFaults(sim *simulation) faults {
 	}
 	if sim.seed%5 == 0 || sim.seed%25 == 17 { // the latter with disks that fail
 		f.clients = 1 + int(sim.seed/5%3)
+	}
+	if f.tasks { // the more, the longer are the cycles
+		f.clients = 4
 	}
 	return f
 }

@@ -26,9 +26,9 @@ func (h *handle) command(wait bool) *wire.Command {
 	case wire.Space_ELECTION:
 		return campaignCommand(h.lock, h.session, h.n, wait, h.value())
 	}
-	c := &wire.Lock{Name: h.lock, Session: h.session.id[:], Handle: h.n, Reentrant: h.reentrant, Limit: limit, Wait: wait, Fence: h.fence, MaxHold: int64(h.maxHold)}
+	c := &wire.Lock{Name: h.lock, Session: h.session.id[:], Handle: h.n, Reentrant: h.reentrant, Limit: limit, Wait: wait, Fence: h.fence, MaxHold: int64(h.maxHold), RefuseDeadlock: h.refuses}
 	if h.shared {
-		c.Shared, c.Share, c.Fence, c.Lingering = true, h.share, 0, h.n%3 == 0 && h.maxHold == 0
+		c.Shared, c.Share, c.Fence, c.Lingering = true, h.share, 0, h.n%3 == 0 && h.maxHold == 0 && !h.refuses
 	}
 	if h.n%2 == 1 { // below the level for it, it means nothing
 		c.Label = fmt.Append(nil, "handle ", h.n)

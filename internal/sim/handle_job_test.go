@@ -39,6 +39,7 @@ const (
 	manyJob  = "job-many"
 	everyJob = "job-every"
 	keptJob  = "job-kept"
+	dropped  = "job-dropped" // is deleted at times, and its keys run again
 )
 
 // firstRunner is the number of a session's first runner, and of no other handle.
@@ -61,6 +62,20 @@ func (s *simSession) actRunners() {
 		return
 	}
 	s.runners[p.sim.jobsRNG.IntN(len(s.runners))].act()
+	if p.gateway.level() >= wire.LevelDeleteJob && p.sim.jobsRNG.IntN(60) == 0 {
+		p.deleteJob()
+	}
+}
+
+// deleteJob deletes a job, unless it is in use.
+func (p *program) deleteJob() {
+	p.submit(&wire.Command{Op: &wire.Command_DeleteJob{DeleteJob: &wire.DeleteJob{Job: dropped}}}, false, func(r *wire.Reply) {
+		switch r.GetCode() {
+		case wire.Code_OK, wire.Code_LOCKED, wire.Code_UNKNOWN_INCARNATION, wire.Code_CODE_UNSPECIFIED:
+		default:
+			p.sim.fail("member %d deletes a job: %v", p.n, r)
+		}
+	})
 }
 
 // runnersAtRest reports whether no run is under way, awaited, or left by an earlier process.
@@ -128,9 +143,11 @@ func (r *runner) someKey() runKey {
 	case r.kept:
 		return runKey{keptJob, keyNumber(slow)}
 	}
-	switch rng.IntN(4) {
+	switch rng.IntN(5) {
 	case 0:
 		return runKey{everyJob, ""}
+	case 2:
+		return runKey{dropped, keyNumber(rng.Uint64N(3))}
 	case 1:
 		if sim.lastKey++; rng.IntN(4) == 0 {
 			return runKey{manyJob, keyNumber(max(1, sim.lastKey-min(sim.lastKey, rng.Uint64N(90))))}

@@ -84,7 +84,7 @@ func (h *handle) chooseNames() {
 
 func (h *handle) setCommand(wait bool) *wire.Command {
 	return &wire.Command{Op: &wire.Command_LockSet{LockSet: &wire.LockSet{
-		Session: h.session.id[:], Handle: h.n, Names: h.set.names, Shared: h.set.shared, Wait: wait, MaxHold: int64(h.maxHold),
+		Session: h.session.id[:], Handle: h.n, Names: h.set.names, Shared: h.set.shared, Wait: wait, MaxHold: int64(h.maxHold), RefuseDeadlock: h.refuses,
 	}}}
 }
 

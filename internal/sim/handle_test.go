@@ -17,6 +17,7 @@ type handle struct {
 	names     []string // to choose from
 	reentrant bool
 	reclaim   bool // an earlier process may have left holds: claim and release them
+	refuses   bool // it refuses deadlocks
 
 	state    handleState
 	lock     string      // or election, or semaphore
@@ -180,10 +181,13 @@ func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
 			sim.fail("member %d: shared %t, and the grant is %v", h.session.program.n, h.shared, r)
 		}
 		sim.checkExclusive(h)
+		h.session.task.granted(sim)
 	default:
 		h.state = idle
 		switch r.GetCode() {
 		case wire.Code_LOCKED, wire.Code_LOCK_DELAY:
+		case wire.Code_DEADLOCK:
+			h.refused(r)
 		case wire.Code_LIMIT_MISMATCH:
 			h.learnLimit(r)
 		case wire.Code_SESSION_EXPIRED:

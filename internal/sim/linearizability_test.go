@@ -25,6 +25,11 @@ func (h *clientHistory) checkAll() {
 			check(h, name, lockModel(), h.operationsOn(wire.Space_LOCK, name))
 		}
 	}
+	if h.sim.faults.tasks {
+		for _, name := range taskNames {
+			check(h, name, lockModel(), h.operationsOn(wire.Space_LOCK, name))
+		}
+	}
 	for _, name := range elections {
 		check(h, name, lockModel(), h.operationsOn(wire.Space_ELECTION, name))
 	}
@@ -32,6 +37,10 @@ func (h *clientHistory) checkAll() {
 		check(h, name, permitModel(semaphoreLimits()[name]), h.operationsOn(wire.Space_SEMAPHORE, name))
 	}
 	check(h, "keys", keyModel(), h.keyOperations())
+	keys, ops := h.runOperations()
+	for _, k := range keys {
+		check(h, fmt.Sprintf("%q of %s", k.key, k.job), runModel(), ops[k])
+	}
 }
 
 var search = flag.Duration("search", 3*time.Second, "of real time, after which a search for a linearization is given up")
@@ -128,7 +137,7 @@ func (h *clientHistory) keyOperations() (ops []porcupine.Operation) {
 }
 
 // operationsOn returns the operations on one lock, election or semaphore. It omits
-// those without an effect: withdrawn, or refused because the session had ended,
+// those without an effect: withdrawn, or refused because of a deadlock or because the session had ended,
 // which its sessionSpan records.
 func (h *clientHistory) operationsOn(space wire.Space, name string) (ops []porcupine.Operation) {
 	for _, op := range h.operations {
@@ -183,7 +192,7 @@ func (op *operation) names() (wire.Space, string) {
 // ineffective reports whether the operation certainly had no effect.
 func (op *operation) ineffective() bool {
 	switch op.reply.GetCode() {
-	case wire.Code_SESSION_EXPIRED, wire.Code_WITHDRAWN:
+	case wire.Code_SESSION_EXPIRED, wire.Code_WITHDRAWN, wire.Code_DEADLOCK:
 		return true
 	}
 	return op.noEffect || op.unconstrained()

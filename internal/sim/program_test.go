@@ -160,18 +160,27 @@ func (p *program) act() {
 	case s == nil:
 		p.openSession()
 	case s.open:
-		s.handles[p.sim.rng.IntN(len(s.handles))].act()
-		if s.keeper != nil {
-			s.keeper.act()
-			s.sharers.act()
+		if s.task != nil {
+			s.task.act()
+		} else {
+			s.actHandles()
 		}
-		s.actSet()
 		s.actRunners()
 		s.actWorkers()
 		p.maybeRead()
 		p.write()
 	}
 	p.useNoTTLSession()
+}
+
+// actHandles has some of the handles of locks, elections, semaphores and sets act.
+func (s *simSession) actHandles() {
+	s.handles[s.program.sim.rng.IntN(len(s.handles))].act()
+	if s.keeper != nil {
+		s.keeper.act()
+		s.sharers.act()
+	}
+	s.actSet()
 }
 
 // atRest reports whether a draining program has finished some more cycles of
@@ -195,6 +204,7 @@ func (p *program) handles() []*handle {
 		if s != nil {
 			all = append(all, s.handles...)
 			all = append(all, s.setHandle.withParts()...)
+			all = append(all, s.task.handles()...)
 			if s.single != nil {
 				all = append(all, s.single)
 			}

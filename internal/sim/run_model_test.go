@@ -54,6 +54,9 @@ func (sim *simulation) checkRun(r *runner, reply *wire.Reply) {
 
 // noteDone runs when a process learns that its run is recorded as done.
 func (rs runs) noteDone(sim *simulation, k runKey, fence uint64) {
+	if k.job == dropped {
+		return
+	}
 	if other, twice := rs.done[k]; twice && other != fence {
 		sim.fail("%v is done with fence %d, and was with %d", k, fence, other)
 	}
@@ -112,6 +115,7 @@ type jobCounts struct {
 	forgotten          int // of both, as the key was not retained
 	rechecked          int // closed keys that were found in the state of a snapshot
 	delayed, apart     int // runs that began after a lock-delay of another one, and after waiting for the period
+	deleted, inUse     int // deletions of a job that retained something, and refused ones
 }
 
 func (j *jobCounts) add(o jobCounts) {
@@ -132,6 +136,8 @@ func (j *jobCounts) add(o jobCounts) {
 	j.rechecked += o.rechecked
 	j.delayed += o.delayed
 	j.apart += o.apart
+	j.deleted += o.deleted
+	j.inUse += o.inUse
 }
 
 // occurred reports whether there was some of each that is not rare.
@@ -142,5 +148,5 @@ func (j jobCounts) occurred() bool {
 
 // allOccurred reports whether there was some of each but of what snapshots show, which is rare.
 func (j jobCounts) allOccurred() bool {
-	return j.occurred() && j.claimed > 0 && j.undone > 0 && j.forgotten > 0 && j.delayed > 0
+	return j.occurred() && j.claimed > 0 && j.undone > 0 && j.forgotten > 0 && j.delayed > 0 && j.deleted > 0 && j.inUse > 0
 }

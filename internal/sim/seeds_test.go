@@ -48,6 +48,9 @@ func TestSeeds(t *testing.T) {
 	if n >= 12 && !sum.shards.occurred() || n >= 150 && !sum.shards.allOccurred() {
 		t.Errorf("not all happened to shards: %+v", sum.shards)
 	}
+	if n >= 150 && !sum.tasks.occurred() {
+		t.Errorf("not all happened to tasks: %+v", sum.tasks)
+	}
 	if n >= 12 && !sum.sets.occurred() {
 		t.Errorf("not all happened to sets: %+v", sum.sets)
 	}

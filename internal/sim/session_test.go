@@ -33,6 +33,7 @@ type simSession struct {
 	runners        []*runner
 	name           string         // by which the workers of an earlier session are known; empty: by the member
 	workers        []*shardWorker // of sets of shards
+	task           *task          // nil: the session does many things at a time
 	leftFence      uint64         // of a set that an earlier process had in it; 0: none that is of use
 }
 
@@ -58,20 +59,11 @@ func (s *simSession) markLost() {
 // openSession opens the session with a TTL, with random properties.
 func (p *program) openSession() {
 	s := &simSession{program: p, id: p.sim.newID(), incarnation: p.incarnation, ttl: p.sim.between(1500*time.Millisecond, longestTTL)}
-	for i := range 4 {
-		s.handles = append(s.handles, &handle{session: s, n: uint64(i + 1), names: locks, reentrant: i%2 == 0})
+	if !s.addTask() {
+		s.addHandles()
 	}
-	for range 2 {
-		s.addHandle(wire.Space_ELECTION, elections[:2])
-		s.addHandle(wire.Space_SEMAPHORE, semaphores[:2])
-	}
-	s.addSetHandle()
 	s.addRunners(2, false)
 	s.addWorkers(1+int(p.sim.shardsRNG.Uint32N(2)), false)
-	if p.sim.faults.lingers {
-		s.addKeeper()
-		s.addSharers()
-	}
 	s.behavior = wire.Behavior(p.sim.rng.IntN(2))
 	if p.sim.faults.checks && p.remote == nil { // a client has no checks
 		s.checks = checkSets()[p.sim.rng.IntN(4)]
@@ -81,6 +73,22 @@ func (p *program) openSession() {
 	}
 	p.session = s
 	p.open(s)
+}
+
+// addHandles gives the session those of locks, elections, semaphores and sets.
+func (s *simSession) addHandles() {
+	for i := range 4 {
+		s.handles = append(s.handles, &handle{session: s, n: uint64(i + 1), names: locks, reentrant: i%2 == 0})
+	}
+	for range 2 {
+		s.addHandle(wire.Space_ELECTION, elections[:2])
+		s.addHandle(wire.Space_SEMAPHORE, semaphores[:2])
+	}
+	s.addSetHandle()
+	if s.program.sim.faults.lingers {
+		s.addKeeper()
+		s.addSharers()
+	}
 }
 
 func (p *program) open(s *simSession) {

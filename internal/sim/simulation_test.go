@@ -33,6 +33,7 @@ type simulation struct {
 	setsRNG                          *rand.Rand // for sets
 	jobsRNG                          *rand.Rand // for jobs
 	shardsRNG                        *rand.Rand // for shards
+	tasksRNG                         *rand.Rand // for tasks
 	now                              time.Duration
 	events                           eventQueue
 	sequence                         uint64
@@ -58,6 +59,7 @@ type simulation struct {
 	lastKey                          uint64 // of the job with many
 	shards                           shardCounts
 	works                            works
+	tasks                            taskCounts
 	draining                         bool              // programs finish what they hold
 	programsStopped                  bool              // and then renew nothing
 	limits                           map[string]uint32 // of semaphores, as programs believe them agreed
@@ -90,6 +92,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		setsRNG:   rand.New(rand.NewPCG(seed, 3)),
 		jobsRNG:   rand.New(rand.NewPCG(seed, 4)),
 		shardsRNG: rand.New(rand.NewPCG(seed, 5)),
+		tasksRNG:  rand.New(rand.NewPCG(seed, 6)),
 		traceHash: fnv.New64a(),
 		lastFence: make(map[string]uint64), fences: make(map[grantOf]bool), phases: make(map[grantOf]bool),
 		limits:  semaphoreLimits(),

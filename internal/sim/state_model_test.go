@@ -68,7 +68,7 @@ func (op *operation) aboveAll() uint64 {
 		case !c.Lock.Shared && op.reply.GetHolds() == 1:
 			return op.reply.GetFence()
 		}
-	case *wire.Command_Acquire:
+	case *wire.Command_Acquire, *wire.Command_RunJob:
 		return op.reply.GetFence()
 	case *wire.Command_Write:
 		if keys := op.reply.GetKeys(); len(keys) > 0 && c.Write.Ops[0].Kind == wire.KeyOp_PUT {

@@ -21,6 +21,7 @@ type summary struct {
 	claims              claims
 	jobs                jobCounts
 	shards              shardCounts
+	tasks               taskCounts
 	remote              remoteCounts
 	entries, outcomes   int // compared with the reference model
 	operations, pending int // searched in client histories; of these: without an outcome
@@ -51,6 +52,7 @@ func (s *summary) add(sim *simulation) *summary {
 	s.claims.add(sim.claims)
 	s.jobs.add(sim.jobs)
 	s.shards.add(sim.shards)
+	s.tasks.add(sim.tasks)
 	s.entries += len(reference.results)
 	s.outcomes += reference.compared
 	s.operations += h.checked
@@ -61,7 +63,7 @@ func (s *summary) add(sim *simulation) *summary {
 }
 
 func (s summary) String() string {
-	return fmt.Sprintf("%.1f min, %d messages, %d crashes, %d flipped bits, %d stops for these, %d disputes ended by an operator, %d recorded deaths, %d reported too soon, %d recorded crashes; %d grants in %d tenures, with %d recalls and %d more blocks; holds of locks %+v; MaxHold %+v; sets %+v; claims of sets %+v; jobs %+v; shards %+v; clients %+v; %d entries and %d outcomes equal to the reference model; "+
+	return fmt.Sprintf("%.1f min, %d messages, %d crashes, %d flipped bits, %d stops for these, %d disputes ended by an operator, %d recorded deaths, %d reported too soon, %d recorded crashes; %d grants in %d tenures, with %d recalls and %d more blocks; holds of locks %+v; MaxHold %+v; sets %+v; claims of sets %+v; jobs %+v; shards %+v; tasks %+v; clients %+v; %d entries and %d outcomes equal to the reference model; "+
 		"%d operations searched, %d of them without an outcome; %d of %d searches given up (unknown)",
-		s.time.Minutes(), s.messages, s.crashes, s.flips, s.diverged, s.decided, s.deaths, s.earlyDeaths, s.crashReports, s.local, s.tenures, s.recalls, s.refills, s.modes, s.ends, s.sets, s.claims, s.jobs, s.shards, s.remote, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
+		s.time.Minutes(), s.messages, s.crashes, s.flips, s.diverged, s.decided, s.deaths, s.earlyDeaths, s.crashReports, s.local, s.tenures, s.recalls, s.refills, s.modes, s.ends, s.sets, s.claims, s.jobs, s.shards, s.tasks, s.remote, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
 }

@@ -57,7 +57,7 @@ func (k *keeper) act() {
 // raiseLevel raises the group to a level with lingering locks and clients, if all members
 // have registered.
 func (p *program) raiseLevel() {
-	needed := p.sim.faults.lingers || p.sim.faults.shards || len(p.sim.remotes) > 0
+	needed := p.sim.faults.lingers || p.sim.faults.shards || p.sim.faults.tasks || len(p.sim.remotes) > 0
 	if !needed || p.remote != nil || p.gateway.level() >= wire.FeatureLevel || !p.sim.chance(0.1) {
 		return
 	}
