@@ -44,6 +44,7 @@ func checkAll(ops []*operation, writes []write, largest uint64) verdict {
 	checkTaken(&v, ops, single)
 	checkMoves(&v, ops)
 	checkJobs(&v, ops)
+	checkPeriods(&v, ops)
 	var searches []search
 	for name, of := range byName(single) {
 		searches = append(searches, searchOf(name, of))

@@ -16,7 +16,7 @@ func checkJobs(v *verdict, ops []*operation) {
 	keys := make(map[string]*keyRuns)
 	var closed []*operation
 	for _, op := range ops {
-		if op.Op != opRun && op.Op != opEnd {
+		if op.Op != opRun && op.Op != opEnd || op.Every != 0 {
 			continue
 		}
 		k := keys[op.Name]

@@ -73,6 +73,7 @@ type record struct {
 	N       int           `json:"n,omitempty"`     // permits
 	Limit   int           `json:"limit,omitempty"` // of the semaphore, or of the re-entrant lock
 	MaxHold time.Duration `json:"max,omitempty"`   // of a call: 0: none
+	Every   time.Duration `json:"every,omitempty"` // of the runs of a job: their period; 0: none, they have a key
 	Parts   []part        `json:"parts,omitempty"` // of a set, in place of a name
 	Taken   []part        `json:"taken,omitempty"` // of the return of a set: the names that the refusal lists, with the holds in the way
 	Value   string        `json:"value,omitempty"` // of the end of a run: what it is to be recorded as
@@ -159,7 +160,7 @@ func (op *operation) String() string {
 		format string
 		value  any
 	}{
-		{isSet(op), "%s", describeParts(op.Parts)}, {op.whole != nil, " %s", "of a set"}, {op.Hold != "", " by %s", op.Hold}, {op.N != 0, " n=%d", op.N}, {op.MaxHold != 0, " for %v", op.MaxHold}, {op.Value != "", " value %s", op.Value},
+		{isSet(op), "%s", describeParts(op.Parts)}, {op.whole != nil, " %s", "of a set"}, {op.Hold != "", " by %s", op.Hold}, {op.N != 0, " n=%d", op.N}, {op.MaxHold != 0, " for %v", op.MaxHold}, {op.Every != 0, " every %v", op.Every}, {op.Value != "", " value %s", op.Value},
 		{op.Op == opSwap, " expect %d", op.Index}, {true, " -> %s", op.result}, {op.fence != 0, " fence %d", op.fence}, {len(op.parts) > 0, " %s", describeParts(op.parts)},
 		{op.value != "", " read %s", op.value}, {op.index != 0, " index %d", op.index}, {op.err != "", " (%s)", op.err},
 	} {

@@ -28,8 +28,11 @@ const (
 
 var errGaveUp = errors.New("gave up")
 
-// jobTurn runs a key, or waits for the end of the run that another client has under way.
+// jobTurn runs a key, or waits for the end of the run that another client has under way. At times it runs a job with a period.
 func (c *client) jobTurn() int {
+	if c.chance(15) {
+		return c.everyTurn()
+	}
 	n, key := c.random.IntN(jobs), fmt.Sprint(now()/int64(keyInterval))
 	job, limit := fmt.Sprintf("%s/job/%d", c.phase, n), attemptsOf(n)
 	call := record{Op: opRun, Name: job + " " + key, Hold: c.label(), Limit: limit}
@@ -48,6 +51,29 @@ func (c *client) jobTurn() int {
 	})
 	c.answered(op, id, began, closedBy(err), recordedAs(err))
 	return 2
+}
+
+// period is that of the job that clients run with Every.
+const period = 250 * time.Millisecond
+
+// everyTurn runs a job with a period for a while, as some clients do at the same time. What a run is recorded as, Every does not say.
+func (c *client) everyTurn() int {
+	ctx, cancel := c.within(time.Second, 2*epoch)
+	defer cancel()
+	name, n := c.object("every", 1), 1
+	call := record{Op: opRun, Name: name, Hold: c.label(), Every: period}
+	began, id := now(), c.history.call(call)
+	err := c.access.Job(name).Every(ctx, period, func(ctx context.Context, f conclave.Fence) error {
+		c.answered(call.Op, id, began, record{Fence: uint64(f)}, nil)
+		err := c.runKey(ctx, call, f)
+		c.history.call(record{Op: opEnd, Name: name, Hold: call.Hold, Fence: uint64(f), Every: period})
+		call.Hold, began = c.label(), now()
+		id = c.history.call(call)
+		n += 2
+		return err
+	})
+	c.answered(call.Op, id, began, record{}, err)
+	return n
 }
 
 // runKey is the function of a job. Some runs take long, so that a fault meets them, and some give up.
