@@ -195,6 +195,11 @@ func (h *history) differs(index, digest uint64) bool {
 	return index >= 2 && (index > h.last() || !h.entries[index-2].hasDigest || h.entries[index-2].digest != digest)
 }
 
+// isWrong reports whether a digest is known not to be the group's. Digests are known of the last entries that members have applied at a time.
+func (h *history) isWrong(index, digest uint64) bool {
+	return h.differs(index, digest) && index <= h.last() && h.entries[index-2].hasDigest
+}
+
 // settleTainted runs after the last fault: the tainted members whose states differ stop,
 // and the others, whose flipped bits no change has depended on, restart.
 func (sim *simulation) settleTainted() {

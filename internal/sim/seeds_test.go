@@ -69,6 +69,7 @@ var regressionSeeds = map[uint64]string{
 	13206: "a session was attached and ended in entries that a snapshot skipped, and its owner took the late answer for its state",
 	1594:  "a member returned under a leader that had joined meanwhile, and refused it",
 	4457:  "all members that a voter knew were replaced while it was down, and the group needed it",
+	60267: "the digest of a state that an agreement had confirmed was unknown, as others had applied its entry together with later ones",
 	533:   "a session opened before a key's deletion received the same lock index twice, as a younger session had locked the new key first",
 }
 

@@ -63,7 +63,7 @@ func (d driver) SendSnapshot(m *raftpb.Message) {
 		proc.post(func(c *core.Core) {
 			c.ConfirmSnapshot(m.GetTo(), view.Index, func(err error) {
 				if err == nil && proc.tainted && proc.sim.history.differs(view.Index, digest) && proc.differs() { // the digest of the view may be unknown
-					err = proc.lateConfirmation(asked)
+					err = proc.lateConfirmation(asked, view.Index, digest)
 				}
 				if err != nil {
 					proc.sim.trace("member %d sends member %d no snapshot of %d: %v", proc.n, m.GetTo()-1, view.Index, err)
@@ -78,15 +78,19 @@ func (d driver) SendSnapshot(m *raftpb.Message) {
 
 var errUnanswered = errors.New("no voter has answered, and the state is wrong")
 
-// lateConfirmation fails the test if a wrong state was confirmed by an agreement. It was
+// lateConfirmation fails the test if a state that is known to be wrong was confirmed by an agreement. It was
 // confirmed without one if no majority has answered for some election timeouts: then the
 // state spreads (docs/ARCHITECTURE.md), and the simulator stops that, as it models the
-// group with one state.
-func (proc *process) lateConfirmation(asked time.Duration) error {
-	if proc.sim.now-asked < electionTicks*tick || proc.sim.script != nil {
+// group with one state. What an agreement has confirmed and is not known to be wrong is right, or the digest of the member
+// that installs it will differ from the group's, which fails the test.
+func (proc *process) lateConfirmation(asked time.Duration, index, digest uint64) error {
+	switch {
+	case proc.sim.now-asked >= electionTicks*tick && proc.sim.script == nil:
+		return errUnanswered
+	case proc.sim.history.isWrong(index, digest):
 		proc.sim.fail("member %d sends a wrong state", proc.n)
 	}
-	return errUnanswered
+	return nil
 }
 
 // CancelSnapshot has no effect: a simulated stream ends within a second.
