@@ -225,7 +225,7 @@ func (l *FencedLock) explain(err error) error {
 	if f.Kind == client.Refused {
 		return fmt.Errorf("%w: %s", ErrLocked, own)
 	}
-	return fmt.Errorf("%w: %s", f.Cause, own)
+	return fmt.Errorf("%w: %s", ownCause(f.Cause), own)
 }
 
 // Unlock releases one hold. With the last one the lock is free, and granted to the

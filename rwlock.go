@@ -210,7 +210,7 @@ func (l *RWLock) explain(err error) error {
 	if f.Kind == client.Refused {
 		return fmt.Errorf("%w: %s", ErrLocked, held)
 	}
-	return fmt.Errorf("%w: %s", f.Cause, held)
+	return fmt.Errorf("%w: %s", ownCause(f.Cause), held)
 }
 
 // Fence returns the fence of what the handle holds, exclusively or shared, as [FencedLock.Fence] does.
