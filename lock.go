@@ -21,7 +21,8 @@ import (
 //
 // By default goroutines that share a handle exclude one another as well, as with a
 // sync.Mutex. A handle made with [Reentrant] can be locked again by its owner; give
-// it to one goroutine, or to goroutines that act as one.
+// it to one goroutine, or to goroutines that act as one. A call that waits when another
+// one of such a handle is granted the lock is a re-entry then.
 //
 // An idle handle costs nothing and need not be closed. All methods are safe for
 // concurrent use.

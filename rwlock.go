@@ -23,7 +23,8 @@ import (
 // By default a handle is for any number of goroutines: each RLock is a hold of its own, and
 // each RUnlock releases one of them, whichever. A handle made with [Reentrant] is one owner in both
 // modes, as a FencedLock is. Its further RLock passes exclusive requests that wait, since they
-// wait for the handle itself.
+// wait for the handle itself. A call that waits when another one of it is granted the lock is
+// decided as a later call is.
 //
 // There is no upgrade of a shared hold to an exclusive one, since two holders that upgrade
 // would wait for each other: RUnlock first, Lock, and look again at what was read. The other way there is

@@ -43,7 +43,10 @@ type acquisition struct {
 	sent   instant
 	result chan acquired    // takes one
 	unsent chan bool        // the answer to a cancellation
-	places chan *wire.Reply // takes one, that queued the request; nil: the call is not traced
+	places chan *wire.Reply // takes one, that queued the request; nil: nothing waits for it
+
+	// entered is closed when another call of a re-entrant handle has been granted the lock; nil: that does not matter.
+	entered <-chan struct{}
 
 	mu     sync.Mutex
 	phase  phase       // guarded by mu
@@ -73,9 +76,18 @@ func newAcquisition(t target, l *Lease) *acquisition {
 	return &acquisition{target: t, lease: l, result: make(chan acquired, 1), unsent: make(chan bool, 1)}
 }
 
+// until has the acquisition leave the queue when entered is closed; nil: it never is.
+func (a *acquisition) until(entered <-chan struct{}) *acquisition {
+	a.entered = entered
+	return a
+}
+
 // run submits the command and waits for the result.
 func (a *acquisition) run(ctx context.Context, cmd *wire.Command, tr *Trace) (fence uint64, err error) {
 	a.places, a.sent = tr.places(), a.lease.client.clock.Now()
+	if a.entered != nil && a.places == nil {
+		a.places = make(chan *wire.Reply, 1)
+	}
 	a.lease.client.submit(cmd, a, false)
 	if tr == nil {
 		return a.wait(ctx, nil)
@@ -84,12 +96,16 @@ func (a *acquisition) run(ctx context.Context, cmd *wire.Command, tr *Trace) (fe
 }
 
 func (a *acquisition) wait(ctx context.Context, tr *Trace) (fence uint64, err error) {
-	client := a.lease.client
+	client, entered := a.lease.client, a.entered
+	queued, overtaken := false, false
 wait:
 	for {
 		select {
 		case r := <-a.places:
-			tr.Queued(r)
+			tr.queued(r)
+			queued = true
+		case <-entered:
+			entered, overtaken = nil, true
 		case r := <-a.result:
 			tr.caused(a.result, r, a.places)
 			return r.fence, r.err
@@ -98,6 +114,9 @@ wait:
 			return 0, a.abandon(errLeaseEnded)
 		case <-ctx.Done():
 			break wait
+		}
+		if queued && overtaken && !a.isDecided() { // it would wait for its own handle
+			return 0, a.abandon(errAnotherTenure)
 		}
 	}
 	tr.drain(a.places)
@@ -178,6 +197,13 @@ func (a *acquisition) answered() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.queued != nil || a.phase == decided
+}
+
+// isDecided reports whether the result is there.
+func (a *acquisition) isDecided() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.phase == decided
 }
 
 // decide makes the last outcome the result. a.mu is held.

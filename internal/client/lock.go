@@ -26,10 +26,11 @@ type Lock struct {
 	label     string        // for people
 	refuse    bool          // a wait that would close a cycle
 
-	order  order
-	shares *shares   // of an RWLock; nil: the lock is only taken exclusively
-	parts  *parts    // of a Set; nil: it is one lock
-	terms  *jobTerms // of a Run; nil: it is no job
+	order   order
+	entries entries
+	shares  *shares   // of an RWLock; nil: the lock is only taken exclusively
+	parts   *parts    // of a Set; nil: it is one lock
+	terms   *jobTerms // of a Run; nil: it is no job
 
 	mu      sync.Mutex
 	hold    *Hold  // guarded by mu; nil when nothing is held or owed exclusively
@@ -101,6 +102,7 @@ func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, 
 		if ctx.Err() != nil {
 			return 0, contextFault(Interrupted, ctx)
 		}
+		entered := l.entries.next(l.reentrant) // before what it has is looked at
 		lease, present, err := l.acquireUnder(ctx)
 		if had = cmp.Or(present, had); IsKind(err, Expired) && had != nil && !l.wasReleased(had) {
 			err = had.loss() // the release that was owed came during the call
@@ -127,7 +129,7 @@ func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, 
 		if lingers {
 			got, err = l.acquireLingering(ctx, lease, own, w, tr)
 		} else {
-			got, err = newAcquisition(w.target, lease).run(ctx, l.lockCommand(lease, held, w), tr)
+			got, err = newAcquisition(w.target, lease).until(entered).run(ctx, l.lockCommand(lease, held, w), tr)
 		}
 		switch unknown := errors.Is(err, errUnknownSession); {
 		case held != nil && isCode(err, wire.Code_OWNERSHIP_LOST) && l.turned(held, w.shared):
@@ -266,6 +268,7 @@ func (l *Lock) begin(h *Hold, in *tenure) error {
 		return err
 	}
 	l.hold, l.expired = h, 0
+	l.entries.note()
 	return nil
 }
 

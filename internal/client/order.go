@@ -52,3 +52,32 @@ func (o *order) wait() <-chan struct{} {
 	defer o.mu.Unlock()
 	return o.settled
 }
+
+// entries is the grants of a re-entrant handle. Its other calls re-enter then, as those do that begin later, and do not wait in the
+// queue for what their own handle has.
+type entries struct {
+	mu      sync.Mutex
+	entered chan struct{} // guarded by mu; closed at the next grant; nil: no call waits for that
+}
+
+// next returns a channel that is closed at the next grant; nil, if the handle is not re-entrant.
+func (e *entries) next(reentrant bool) <-chan struct{} {
+	if !reentrant {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.entered == nil {
+		e.entered = make(chan struct{})
+	}
+	return e.entered
+}
+
+func (e *entries) note() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.entered != nil {
+		close(e.entered)
+		e.entered = nil
+	}
+}

@@ -170,6 +170,7 @@ func (s *shares) granted(lease *Lease, r *wire.Reply, sent instant) error {
 		return err
 	}
 	s.holds = append(s.holds, h)
+	l.entries.note()
 	return nil
 }
 

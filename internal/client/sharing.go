@@ -203,6 +203,7 @@ func (s *shares) join(p *part) {
 	s.parts = append(s.parts, p)
 	s.here.Store(p)
 	s.tidy()
+	s.lock.entries.note()
 }
 
 // tidy takes out the parts of other tenures without holds. A tenure of which one is may go on, and a

@@ -56,6 +56,12 @@ func (tr *Trace) drain(places <-chan *wire.Reply) {
 	}
 }
 
+func (tr *Trace) queued(r *wire.Reply) {
+	if tr != nil {
+		tr.Queued(r)
+	}
+}
+
 // traced adds the identity of the call to a command that releases, unless the group is below
 // the level for it.
 func (c *commands) traced(cmd *wire.Command, id []byte) *wire.Command {
