@@ -27,7 +27,7 @@ type shardRun struct {
 	followed      chan error // takes one
 	returned      chan shardEnd
 	released      chan struct{}
-	left          chan []client.AssignedShard
+	left          chan shardsLeft
 
 	own         []*shardWork // by shard; nil: it is not assigned to this worker, or was released
 	floor       []Fence      // by shard: the last one that was released. A late update may still show it
@@ -36,6 +36,7 @@ type shardRun struct {
 	busy        bool // a release is under way
 	ending      *shardRunEnd
 	interrupted bool // by ctx
+	dropped     bool // the worker is none any more, and there is no such set
 	quitted     bool // the worker has left, and what it had is known
 	lost        bool // the session has ended
 	graces      []*shardWork
@@ -57,6 +58,12 @@ type shardRunEnd struct {
 	value any // with died, as in shardEnd
 }
 
+// shardsLeft is what a worker that leaves still has. It is not live if its session has ended.
+type shardsLeft struct {
+	shards []client.AssignedShard
+	live   bool
+}
+
 // add adds an error, unless it is there already. It calls no method of the errors, which may block.
 func (e *shardRunEnd) add(err error) {
 	switch {
@@ -72,7 +79,7 @@ func newShardRun(ctx context.Context, s *Shards, w *client.ShardWorker, work fun
 	r := &shardRun{
 		shards: s, ctx: ctx, worker: w, work: work,
 		updates: make(chan client.ShardsUpdate), followed: make(chan error, 1), returned: make(chan shardEnd),
-		released: make(chan struct{}, 1), left: make(chan []client.AssignedShard, 1),
+		released: make(chan struct{}, 1), left: make(chan shardsLeft, 1),
 		own: make([]*shardWork, s.count), floor: make([]Fence, s.count),
 		timer: time.NewTimer(maxGrace),
 	}
@@ -99,15 +106,13 @@ func (r *shardRun) loop() {
 		case u := <-r.updates:
 			r.updated(u)
 		case err := <-r.followed:
-			err = fault("run", r.shards.name, err)
-			r.end(shardRunEnd{cause: err, err: err})
+			r.followEnded(err)
 		case e := <-r.returned:
 			r.workReturned(e)
 		case <-r.released:
 			r.busy = false
-		case shards := <-r.left:
-			r.quitted = true
-			r.assigned(shards)
+		case left := <-r.left:
+			r.quit(left)
 		case <-r.timer.C:
 			r.gracePassed()
 		}
@@ -181,6 +186,16 @@ func (r *shardRun) followSet() {
 	}
 }
 
+// followEnded ends the run since the set cannot be followed any more. It does not if the node or client is closed: then the session
+// has ended, or is about to, and the shards are lost with it. Given away, they would not wait for the next process of this name.
+func (r *shardRun) followEnded(err error) {
+	if r.worker.Err() != nil || client.IsKind(err, client.Closed) {
+		return
+	}
+	err = fault("run", r.shards.name, err)
+	r.end(shardRunEnd{cause: err, err: err})
+}
+
 // updated notes what has become of the set.
 func (r *shardRun) updated(u client.ShardsUpdate) {
 	if c := u.Change; c != nil {
@@ -198,7 +213,9 @@ func (r *shardRun) updated(u client.ShardsUpdate) {
 		r.end(shardRunEnd{cause: ErrShardMoved, err: fault("run", r.shards.name, r.shards.otherCount(countOf(u.View)))})
 		return
 	}
-	// The group has ended the session, of which this process is about to learn, or the count was changed to and fro.
+	// The group has ended the session, of which this process is about to learn, or the count was changed: to and fro, or the set has
+	// ended since.
+	r.dropped = u.View == nil
 	r.end(shardRunEnd{cause: ErrLockOwnershipLost})
 }
 
@@ -253,9 +270,18 @@ func (r *shardRun) end(e shardRunEnd) {
 func (r *shardRun) leave() {
 	left := r.worker.Leave()
 	r.routines.Go(func() {
-		shards, _ := left() // else the session has ended
-		r.left <- shards
+		shards, err := left() // else the session has ended
+		r.left <- shardsLeft{shards, err == nil}
 	})
+}
+
+// quit notes that the worker has left. While the session lives, nothing but a change of the count drops a worker that has not left.
+func (r *shardRun) quit(left shardsLeft) {
+	r.quitted = true
+	if r.dropped && left.live {
+		r.ending.add(fault("run", r.shards.name, r.shards.ended()))
+	}
+	r.assigned(left.shards)
 }
 
 // lose ends the run because the session has ended: there is nothing to release.

@@ -145,7 +145,7 @@ func newShards(g *Group, lease *client.Lease, name string, count int, opts []Sha
 //
 //   - ctx is done: ctx's error, joined with those of works that had another one;
 //   - a work has failed: its error as it is. One that panics or ends its goroutine has Run panic, or end its own goroutine, in the same way;
-//   - the count of the set is another one, or was changed: ErrLimitMismatch. The error names it;
+//   - the count of the set is another one, or was changed: ErrLimitMismatch. The error names it, unless the set has ended since;
 //   - the group refuses that this process joins: ErrBusy with too many sets, shards, workers or calls; ErrSessionExpired for a Shards of a
 //     session that has ended; ErrUpgradeRequired; ErrTooLarge and ErrInvalid for the name, the count or an option; ErrClosed. With ctx's
 //     error, ErrUnavailable if no quorum was reachable. ErrBusy also if too many reads, or streams of a client, are under way.
@@ -202,6 +202,11 @@ func (s *Shards) explain(err error) error {
 
 func (s *Shards) otherCount(count uint32) error {
 	return fmt.Errorf("%w: the set has %d shards, and not %d: use that count, or change it with Resize", ErrLimitMismatch, count, s.count)
+}
+
+// ended is the error of a change of the count when the set has ended since.
+func (s *Shards) ended() error {
+	return fmt.Errorf("%w: the count was changed from %d, and no process works on the set any more", ErrLimitMismatch, s.count)
 }
 
 func (s *Shards) span(ctx context.Context, kind CallKind, op string) *span {

@@ -85,14 +85,14 @@ func (w *ShardWorker) join(ctx context.Context, cfg ShardWorkerConfig) error {
 	switch abandoned = answered == nil; {
 	case abandoned && ctx.Err() == nil && w.lease.Err() != nil:
 		return errLeaseEnded
+	case abandoned && IsKind(err, Unknown): // it does not matter whether it joins, as it leaves then
+		return contextFault(Interrupted, ctx)
 	case abandoned:
 		return err
 	case answered.expired(), isCode(answered.fault(), wire.Code_SESSION_EXPIRED):
 		return errUnknownSession
-	case answered.err != nil:
-		return w.client.ended(answered.err)
 	}
-	return answered.fault()
+	return answered.fault() // also if the group cannot be reached any more: with this process its session ends
 }
 
 func (w *ShardWorker) joinCommand(cfg ShardWorkerConfig) *wire.Command {

@@ -219,3 +219,30 @@ func TestShards_Stress(t *testing.T) {
 	leave()
 	r.running.Wait()
 }
+
+// A worker that has no shard, and whose node lags behind a change of the count, does not bring the former count back when the set
+// has ended meanwhile.
+func TestShards_ResizeWhileAway(t *testing.T) {
+	t.Parallel()
+	g := Start(t, 3, MemoryNetwork, LongSessions)
+	leader := g.Leader()
+	away := (leader + 1) % 3
+	works := func(ctx context.Context, _ int, _ conclave.Fence) error { <-ctx.Done(); return ctx.Err() }
+	s := g.Nodes[leader].Shards("orders", 1)
+	ended := make(chan error, 2)
+	for i, member := range []int{leader, away} {
+		go func() { ended <- g.Nodes[member].Shards("orders", 1).Run(t.Context(), works) }()
+		AwaitShards(t, s, func(info conclave.ShardsInfo) bool { return info.Owned == 1 && len(info.Workers) == 1+i })
+	}
+	g.Net.Isolate(away)
+	Must(t, g.Nodes[leader].Shards("orders", 2).Resize(Within(t, patience)))
+	WantError(t, <-ended, conclave.ErrLimitMismatch)
+	AwaitShards(t, s, func(info conclave.ShardsInfo) bool { return info.Count == 0 })
+	g.Net.Rejoin(away)
+	select {
+	case err := <-ended:
+		WantError(t, err, conclave.ErrLimitMismatch)
+	case <-Within(t, patience).Done():
+		t.Error("the worker works on with the former count")
+	}
+}
