@@ -62,6 +62,19 @@ func stream[V any](ctx context.Context, g *Group, next func() *wire.Request, rec
 	}
 }
 
+// follow is stream for what begins with a state. If ctx is done before that has come, no quorum was reachable.
+func follow[V any](ctx context.Context, g *Group, next func() *wire.Request, receive func(V) bool) error {
+	known := false
+	err := stream(ctx, g, next, func(v V) bool {
+		known = true
+		return receive(v)
+	})
+	if !known && client.IsKind(err, client.Interrupted) {
+		return &client.Fault{Kind: client.Unavailable, Detail: g.Unreachable(), Cause: client.ContextError(ctx)}
+	}
+	return err
+}
+
 func compacted(err error) bool {
 	var r *RequestError
 	return errors.As(err, &r) && r.Failure == wire.Failure_FAILURE_COMPACTED
@@ -100,7 +113,7 @@ func (g *Group) Watch(ctx context.Context, prefix string, after uint64, yield fu
 // of that moment, if that is another one.
 func (g *Group) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
 	var last *Observed
-	return stream(ctx, g, func() *wire.Request {
+	return follow(ctx, g, func() *wire.Request {
 		return &wire.Request{Kind: KindObserve, Body: []byte(election)}
 	}, func(o Observed) bool {
 		if last != nil && client.SameLeader(o.Leader, last.Leader) {
@@ -114,7 +127,7 @@ func (g *Group) Observe(ctx context.Context, election string, yield func(*fact.L
 // FollowShards implements client.Group. After a change of members it continues with the state
 // of that moment.
 func (g *Group) FollowShards(ctx context.Context, set string, yield func(client.ShardsUpdate) bool) error {
-	return stream(ctx, g, func() *wire.Request {
+	return follow(ctx, g, func() *wire.Request {
 		return &wire.Request{Kind: KindShards, Body: []byte(set)}
 	}, yield)
 }
