@@ -126,6 +126,10 @@ func (p *program) resizeShards(ctx context.Context, c *conclave.Client, set stri
 		return err
 	}
 	return p.one(map[string]any{"name": set, "former": before.Count, "count": count}, func(w *tabwriter.Writer) {
+		if before.Count == count {
+			fmt.Fprintf(w, "%s has %d shards already\n", name(set), count)
+			return
+		}
 		fmt.Fprintf(w, "%s has %d shards once all works of the %d former ones have returned, or their Grace has passed\n", name(set), count, before.Count)
 	})
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // taskAudit checks that tasks which refuse deadlocks never wait in a cycle, and that no request is refused without one. Its graph
-// is made of what the audit knows: who holds what, the queues, and the sets that wait.
+// is made of what the audit knows: which session holds what, the queues, and the sets that wait.
 type taskAudit struct {
 	*audit
 	passedOver []*setWaiter // by the last command, once more than the first times
