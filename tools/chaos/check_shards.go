@@ -113,10 +113,14 @@ func shardOf(op *operation) (set string, shard int, ok bool) {
 // enoughRuns is how many runs leave some keys closed with certainty: several clients call each key.
 const enoughRuns = 20
 
-// checkWork reports a load in which no shard moved, or no key was closed, ran to its end or failed, since the other checks find nothing then.
+// checkWork reports a load in which no shard moved, no key was closed, ran to its end or failed, or no job with a period ran: the other
+// checks find nothing then.
 func checkWork(v *verdict, r *row) {
 	if r.owned >= mixed.count+settled.count && r.moved == 0 {
 		v.violation("%d shards were owned and none moved: want some", r.owned)
+	}
+	if r.runs >= enoughForModes && r.regular == 0 {
+		v.violation("%d runs of keys of jobs, and none of a job with a period: want some", r.runs)
 	}
 	if r.runs >= enoughRuns && (r.done == 0 || r.closed == 0) || r.runs >= enoughForModes && r.done == r.runs {
 		v.violation("%d runs of jobs, of these %d to their end, and %d calls with ErrJobDone: want some of each, and some that failed", r.runs, r.done, r.closed)

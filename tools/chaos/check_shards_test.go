@@ -196,12 +196,13 @@ func TestCheckWork(t *testing.T) {
 		want bool // fine
 	}{
 		{row{owned: 43, runs: 19}, true},
-		{row{owned: 100, moved: 3, runs: 100, done: 80, closed: 70}, true},
-		{row{owned: 100, runs: 100, done: 80, closed: 70}, false},
+		{row{owned: 100, moved: 3, runs: 100, done: 80, closed: 70, regular: 1}, true},
+		{row{owned: 100, moved: 3, runs: 100, done: 80, closed: 70}, false},
+		{row{owned: 100, runs: 100, done: 80, closed: 70, regular: 1}, false},
 		{row{runs: 20, done: 20, closed: 70}, true},
 		{row{runs: 20, done: 20}, false},
 		{row{runs: 20, closed: 70}, false},
-		{row{owned: 100, moved: 3, runs: 100, done: 100, closed: 70}, false},
+		{row{owned: 100, moved: 3, runs: 100, done: 100, closed: 70, regular: 1}, false},
 	} {
 		var v verdict
 		if checkWork(&v, &c.row); (len(v.violations) == 0) != c.want {

@@ -30,6 +30,7 @@ type row struct {
 	moved         int             // of these: ended for a move
 	takenOver     int             // of these: of shards whose owner before was lost or killed
 	runs          int             // of keys of jobs
+	regular       int             // runs of jobs with a period
 	done          int             // of these: ran to their end, as the group has recorded
 	closed        int             // calls of Once for a key that is closed
 	gap           time.Duration   // longest time without a successful grant
@@ -51,6 +52,9 @@ func (r *row) measure(ops []*operation, deaths []int64) {
 		r.measureWork(op)
 		switch op.Op {
 		case opCheck, opRCheck, opConfirm, opOwn, opReturn:
+			continue
+		}
+		if op.Op == opEnd && op.Every != 0 { // Every does not say what became of it
 			continue
 		}
 		r.operations++
@@ -117,6 +121,8 @@ func (r *row) measureWork(op *operation) {
 	case op.result != resultOK:
 	case op.Op == opOwn:
 		r.owned++
+	case op.Every != 0:
+		r.regular++
 	case op.Op == opRun:
 		r.runs++
 	case op.Op == opEnd && op.Value == runDone:
