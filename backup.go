@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -127,12 +128,13 @@ func offlineAt(ctx context.Context, dir string) cluster.Offline {
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
 			return machine.LoadAt(state, cmp.Or(seams.FeatureLevel, wire.FeatureLevel))
 		},
-		SeedMachine: func(m cluster.Machine) (iter.Seq2[[]byte, []byte], error) {
+		FirstStateOf: machine.FirstStateOf,
+		SeedMachine: func(m cluster.Machine, first fact.MemberRecord, groups bool) (iter.Seq2[[]byte, []byte], error) {
 			count, err := firstCount(time.Now())
 			if err != nil {
 				return nil, err
 			}
-			return m.(*machine.Machine).Seed(count)
+			return m.(*machine.Machine).Seed(count, first, groups)
 		},
 	}
 }

@@ -80,6 +80,8 @@ var (
 	// ErrCompacted: the requested index has been compacted. Read the current state,
 	// and watch from its index on.
 	ErrCompacted = errors.New("requested index has been compacted")
+	// ErrGroupNotFound: there is no such further group, or it has been deleted. No effect, unless it comes with ErrUnknown.
+	ErrGroupNotFound = errors.New("group not found")
 	// ErrNoLeader: the election has no leader.
 	ErrNoLeader = errors.New("no leader")
 	// ErrUnavailable: no quorum of the group could be reached, and nothing was
@@ -89,9 +91,8 @@ var (
 	// ErrUnknown: the request was under way when the wait for it ended, with ctx or with
 	// the node or client, whose error is wrapped as well. It may take effect.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrClosed: the node or the client is closed, or the node has stopped; Node.Err
-	// returns the reason. No effect, unless it comes with ErrUnknown, as for a write that was
-	// under way.
+	// ErrClosed: the node or the client is closed, or the node has stopped; Node.Err returns the
+	// reason. No effect, unless it comes with ErrUnknown, as for a write that was under way.
 	ErrClosed = errors.New("node is closed")
 	// ErrIncomplete: a backup broke off, and what was written of it, if anything, is no
 	// backup: discard it. The cause is wrapped as well. Worth a retry.
@@ -189,6 +190,9 @@ func convert(err error) error {
 func convertFault(f *client.Fault) error {
 	if f.Kind == client.Closed && errors.Is(f.Cause, remote.ErrClosed) {
 		return clientClosed{}
+	}
+	if f.Kind == client.NoGroup || f.Kind == client.Closed && errors.Is(f.Cause, cluster.ErrGroupDeleted) {
+		return ErrGroupNotFound
 	}
 	detail, cause := f.Detail, ownCause(f.Cause)
 	converted := faultKind(f, cause)
@@ -316,6 +320,7 @@ var refusals = map[wire.Code]error{
 	wire.Code_UNKNOWN_INCARNATION: ErrSessionExpired,
 	wire.Code_SESSION_BOUND:       ErrSessionBound,
 	wire.Code_REMOVED:             ErrRemoved,
+	wire.Code_GROUP_DELETED:       ErrGroupNotFound,
 }
 
 // convertMember turns the errors of the member in this process into those that are
@@ -334,6 +339,8 @@ func convertFact(err error) error {
 		return nil
 	case errors.Is(err, cluster.ErrRemoved):
 		return mark(ErrRemoved)
+	case errors.Is(err, cluster.ErrGroupDeleted):
+		return ErrGroupNotFound
 	case errors.Is(err, cluster.ErrLastVoter):
 		return mark(ErrLastVoter)
 	case errors.Is(err, machine.ErrLastEpoch), errors.Is(err, machine.ErrAnswerTooLarge), errors.Is(err, clients.ErrTooLarge):

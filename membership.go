@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -145,7 +147,12 @@ func (n *Node) transferLeadership(ctx context.Context, to MemberID) error {
 	if err := cmp.Or(n.client.Usable(), contextError(ctx)); err != nil {
 		return err
 	}
-	err := n.replica.TransferLeadership(ctx, uint64(to))
+	return transfer(ctx, n.replica, to)
+}
+
+// transfer transfers the leadership of the replica's group.
+func transfer(ctx context.Context, of *replica.Replica, to MemberID) error {
+	err := of.TransferLeadership(ctx, uint64(to))
 	switch {
 	case errors.Is(err, cluster.ErrNoLeader):
 		return fmt.Errorf("%w: %w: %w", ErrUnavailable, err, contextError(ctx))
@@ -208,9 +215,9 @@ func (n *Node) leave(ctx context.Context) error {
 }
 
 func (n *Node) leaveAndShutDown(ctx context.Context) error {
-	n.client.EndLeases()
+	n.eachClient((*client.Client).EndLeases) // each group releases what the member holds there
 	err := n.member.Removals().Leave(ctx)
-	n.client.StopRenewing()
+	n.eachClient((*client.Client).StopRenewing)
 	switch {
 	case err == nil:
 		n.member.AnnounceShutdown()

@@ -34,6 +34,7 @@ type Node struct {
 	counts  atomic.Pointer[machine.Counts] // of the state at the last heartbeat
 	shards  survey.Shards
 	backups backups // that clients read
+	groups  *nodeGroups
 
 	shutdown *shutdown
 	routines sync.WaitGroup
@@ -76,16 +77,10 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 	n.events.describe = func(id MemberID) Member { return n.Status().member(id) }
 	n.tracing.tracer, n.tracing.log = checked.Tracer, checked.Logger
 	n.tracing.node = func() MemberID { return n.id }
-	n.client = client.New(client.Config{
-		Name:           checked.Name,
-		TTL:            checked.SessionTTL,
-		Checks:         checked.SessionChecks,
-		IncarnationTTL: cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL),
-		Logger:         checked.Logger,
-		Patience:       checked.ElectionTimeout,
-		LeaseEnded:     func(id wire.ID, why error) { n.events.sessionEnded(SessionID(id), convert(why)) },
-		HoldLost:       n.holdLost,
-	})
+	own := n.clientConfig()
+	own.IncarnationTTL = cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL)
+	n.client = client.New(own)
+	n.groups = newNodeGroups(n)
 	if err := n.start(ctx); err != nil {
 		app.failed()
 		return nil, fault("open", checked.Dir, err)
@@ -119,9 +114,12 @@ func listen(ctx context.Context, cfg *Config) error {
 func (n *Node) start(ctx context.Context) error {
 	member, err := cluster.Start(ctx, n.memberConfig(cmp.Or(cluster.SeamsFrom(ctx).FeatureLevel, wire.FeatureLevel)))
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case err != nil:
+		n.groups.stopped(err)
+		n.routines.Wait()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
 		return err
 	}
 	n.member, n.replica = member, member.Replica()
@@ -209,6 +207,7 @@ func (n *Node) watch() {
 	why := n.member.Err()
 	n.client.Stopped(why, why == nil) // else it stopped by itself
 	n.client.Wait()
+	n.groups.stopped(why)
 	n.err = fault("run", n.cfg.Dir, cmp.Or(why, ErrClosed))
 	close(n.done)
 }
@@ -240,7 +239,7 @@ func (n *Node) Close(ctx context.Context) error {
 	defer n.shutdown.bound(ctx, bounded)()
 	crash := cluster.IsCrash(ctx)
 	if crash { // this ends a graceful part that is under way as well
-		n.client.BeginShutdown()
+		n.beginShutdown()
 		n.member.Crash()
 	}
 	n.stop(func() {
@@ -264,9 +263,21 @@ func (n *Node) shutdownContext(ctx context.Context) (context.Context, context.Ca
 // for either.
 func (n *Node) stop(graceful func()) bool {
 	return n.shutdown.carryOut(func() {
-		n.client.BeginShutdown()
+		n.beginShutdown()
 		graceful()
 	}, n.member.Stop)
+}
+
+// beginShutdown refuses every further use, of each group, also of those that start from now on.
+func (n *Node) beginShutdown() {
+	n.groups.close()
+	n.eachClient((*client.Client).BeginShutdown)
+}
+
+// eachClient calls do with this process's side of each group.
+func (n *Node) eachClient(do func(*client.Client)) {
+	do(n.client)
+	n.groups.each(do)
 }
 
 // awaitEnd blocks until nothing of the node is left.
@@ -280,9 +291,11 @@ func (n *Node) awaitEnd() {
 // here may trust a lock that the group is granting to another owner. bounded bounds the
 // second part; what is left of that is skipped when its caller is in a hurry by then.
 func (n *Node) shutDown(bounded context.Context, hurried func() bool) {
-	n.client.StopRenewing()
-	n.client.EndLeases()
+	n.eachClient((*client.Client).StopRenewing)
+	n.eachClient((*client.Client).EndLeases)
 	if n.member.HasQuorum() {
+		further := make(chan bool, 1)
+		n.routines.Go(func() { further <- n.groups.shutDown(bounded) })
 		if err := n.client.Deregister(bounded); err != nil && bounded.Err() != nil {
 			if n.shutdown.unanswered = true; hurried() {
 				return
@@ -290,6 +303,9 @@ func (n *Node) shutDown(bounded context.Context, hurried func() bool) {
 		}
 		if err := n.replica.StepDown(bounded); err != nil && !errors.Is(err, cluster.ErrNotLeader) {
 			n.log.Debug("leadership is not transferred", "error", err)
+		}
+		if !<-further {
+			n.shutdown.unanswered = true
 		}
 	}
 	n.member.AnnounceShutdown()

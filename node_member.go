@@ -20,8 +20,7 @@ import (
 
 func (n *Node) memberConfig(supported uint32) cluster.Config {
 	return cluster.Config{
-		Name:       n.cfg.Name,
-		Group:      n.cfg.Group,
+		Name: n.cfg.Name, Group: n.cfg.Group,
 		Dir:        n.cfg.Dir,
 		Listener:   n.cfg.Listener,
 		Advertise:  n.cfg.Advertise,
@@ -47,7 +46,8 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
 			return machine.LoadAt(state, supported)
 		},
-		FirstState: machine.FirstState, Stopping: func(why error) { n.client.Stopping(why, why == nil) },
+		FirstState: machine.FirstState, FirstStateOf: machine.FirstStateOf, UseGroup: n.groups.use,
+		Stopping: n.stopping,
 		Callbacks: replica.Callbacks{
 			Ended: func(e fact.Ended) {
 				n.history.sessionEnded(e)
@@ -76,6 +76,22 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 			n.events.redundancyChanged(voters)
 		},
 		LivenessChanged: n.history.livenessChanged,
+	}
+}
+
+// stopping implements cluster.Config.Stopping.
+func (n *Node) stopping(why error) {
+	n.groups.close()
+	n.eachClient(func(c *client.Client) { c.Stopping(why, why == nil) })
+}
+
+// clientConfig returns the configuration of this process's side of the default group, and but for some of the others.
+func (n *Node) clientConfig() client.Config {
+	return client.Config{
+		Name: n.cfg.Name, TTL: n.cfg.SessionTTL, Checks: n.cfg.SessionChecks, IncarnationTTL: incarnationTTL, Logger: n.log,
+		Patience:   n.cfg.ElectionTimeout,
+		LeaseEnded: func(id wire.ID, why error) { n.events.sessionEnded(SessionID(id), convert(why)) },
+		HoldLost:   n.holdLost,
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 func meanings() map[string]meaning {
 	return map[string]meaning{
 		"ErrLocked": {none, "yes"}, "ErrLockDelay": {none, "yes"}, "ErrNotHeld": {none, "no"}, "ErrLockOwnershipLost": {none, "no"}, "ErrHoldExpired": {none, "no"},
-		"ErrAcquireLimitReached": {none, "no"}, "ErrDeadlock": {none, "no"}, "ErrJobDone": {none, ""}, "ErrShardMoved": {none, ""}, "ErrSessionExpired": {none, "no"}, "ErrSessionNotFound": {none, "no"},
+		"ErrAcquireLimitReached": {none, "no"}, "ErrDeadlock": {none, "no"}, "ErrJobDone": {none, ""}, "ErrShardMoved": {none, ""}, "ErrSessionExpired": {none, "no"}, "ErrSessionNotFound": {none, "no"}, "ErrGroupNotFound": {none, "no"},
 		"ErrSessionBound": {none, "when"}, "ErrCheckCritical": {none, "when"}, "ErrStaleFence": {none, "no"}, "ErrStaleSequencer": {none, "no"},
 		"ErrLimitMismatch": {none, "no"}, "ErrNoLimit": {none, "no"}, "ErrKeyNotFound": {none, ""}, "ErrCompareFailed": {none, ""}, "ErrCompacted": {none, ""},
 		"ErrNoLeader": {none, ""}, "ErrUnavailable": {none, "yes"}, "ErrUnknown": {unknown, "read first"}, "ErrClosed": {none, "no"},

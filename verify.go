@@ -33,6 +33,19 @@ type DirInfo struct {
 	Keys, Sessions    int        // with the whole log applied, as are the following
 	Locks, Semaphores int        // held, awaited or under a lock-delay; resized semaphores too
 	Fence             Fence      // the largest granted; 0: none
+
+	Groups []DirGroup // the further groups, in the order of their creation
+}
+
+// DirGroup is what [Verify] found of a further group.
+type DirGroup struct {
+	Name    string
+	Number  uint32
+	Applied uint64 // index of the state on the disk; 0: the group has been created, and the member has not begun it
+	Last    uint64 // index of the last entry
+	// With the whole log applied, as in DirInfo.
+	Keys, Sessions, Locks, Semaphores int
+	Fence                             Fence
 }
 
 // Uncertain returns how many entries are not known to be committed. The group may have
@@ -58,6 +71,10 @@ func (i DirInfo) String() string {
 	line("log        applied %d, committed %d, last %d of term %d, current term %d", i.Applied, i.Commit, i.Last, i.LastTerm, i.Term)
 	if n := i.Uncertain(); n > 0 {
 		line("           %d entries are not known to be committed here", n)
+	}
+	for _, g := range i.Groups {
+		line("group      %s: %d keys, %d sessions, %d locks, %d semaphores, largest fence %v; log applied %d, last %d",
+			quote(g.Name), g.Keys, g.Sessions, g.Locks, g.Semaphores, g.Fence, g.Applied, g.Last)
 	}
 	for text, holds := range map[string]bool{ // one of them at most
 		"seed       no member has started on it yet":                    i.Seed,
@@ -107,6 +124,13 @@ func (i *DirInfo) fill(f cluster.DirFacts) {
 	i.Voters, i.Standbys = memberIDs(f.ConfState.GetVoters()), memberIDs(f.ConfState.GetLearners())
 	s := f.Machine.(*machine.Machine).Summary()
 	i.FeatureLevel, i.Keys, i.Sessions, i.Locks, i.Semaphores, i.Fence = s.Level, s.Keys, s.Sessions, s.Locks, s.Semaphores, Fence(s.Fence)
+	for _, g := range f.Groups {
+		s := g.Machine.(*machine.Machine).Summary()
+		i.Groups = append(i.Groups, DirGroup{
+			Name: g.Name, Number: g.Number, Applied: g.Applied, Last: g.Last,
+			Keys: s.Keys, Sessions: s.Sessions, Locks: s.Locks, Semaphores: s.Semaphores, Fence: Fence(s.Fence),
+		})
+	}
 }
 
 func memberIDs(ids []uint64) []MemberID {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
@@ -21,7 +22,8 @@ func TestAdmit_RecordedKey(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	check := func(log *raftlog.Log, r *roster.Roster) {
 		t.Helper()
-		m := &admission{roster: r, acknowledged: replica.New(replica.Config{Log: log}).Acknowledged.Admit}
+		known := replica.New(replica.Config{Log: log}).Acknowledged
+		m := &admission{roster: r, acknowledged: func(p transport.Peer) error { return known.Admit(p, core.Position{}) }}
 		for _, test := range []struct {
 			member uint64
 			key    ed25519.PublicKey

@@ -39,6 +39,10 @@ type Commands interface {
 	// that the submitter knows of.
 	RemoveMember(member uint64, voters []uint64) []byte
 	AdmitMember(*wire.AdmitMember) []byte
+	CreateGroup(name string, voters, standbys []uint64) []byte
+	DropGroup(number uint32, fences uint64) []byte
+	FollowMembers(*wire.FollowMembers) []byte
+	SealGroup(force bool) []byte
 	ReportLiveness(r fact.LivenessReport) []byte
 	ReportProcess(r fact.CrashReport) []byte
 	replica.Commands

@@ -42,11 +42,13 @@ type failureDetector struct {
 
 // run detects until the member stops. It submits one report at a time.
 func (f *failureDetector) run() {
+	changed, stop := f.roster.Watch()
+	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case <-f.roster.Changed:
+		case <-changed:
 		case <-f.leadership:
 		case <-timer.C:
 		case <-f.lifetime.Done():

@@ -20,7 +20,7 @@ func withLog(t *testing.T, disk *vfs.MemFS, use func(*raftlog.Log)) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	log, err := raftlog.Open(store, groupNumber)
+	log, err := raftlog.Open(store)
 	if err != nil {
 		t.Fatal(err)
 	}

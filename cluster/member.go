@@ -22,6 +22,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/appcall"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -57,8 +58,12 @@ type Config struct {
 	// FirstState returns the state with which a new group begins at a feature level, alike on
 	// all its founders.
 	FirstState func(level uint32) []wire.Change
-	Commands   Commands
-	Clients    clients.Handlers
+	// FirstStateOf returns that of a further group, alike on all its members.
+	FirstStateOf func(*fact.GroupRecord) []wire.Change
+	// UseGroup is called for each further group of which this member has a replica, before that starts.
+	UseGroup func(number uint32) GroupUse
+	Commands Commands
+	Clients  clients.Handlers
 
 	replica.Callbacks
 
@@ -93,6 +98,7 @@ type Member struct {
 	roster   *roster.Roster
 	former   *forming.Former
 	replica  *replica.Replica
+	groups   *Groups
 
 	connections *connections
 	removals    *Removals
@@ -205,6 +211,7 @@ func (m *Member) tearDown() {
 		cause := context.Cause(m.lifetime)
 		m.replica.Abandon()
 		m.replica.Finish(cause, cause == errClosed)
+		m.groups.abandon(cause, cause == errClosed)
 	}
 	if m.store != nil {
 		if err := m.store.Close(); err != nil {
@@ -257,7 +264,7 @@ func (m *Member) readDisk(giveUp <-chan struct{}) error {
 		return err
 	}
 	m.store = store
-	if m.raftLog, err = raftlog.Open(store, groupNumber); err != nil {
+	if m.raftLog, err = raftlog.Open(store); err != nil {
 		return err
 	}
 	if err := replica.CheckDivergence(m.raftLog); err != nil {
@@ -272,7 +279,11 @@ func (m *Member) readDisk(giveUp <-chan struct{}) error {
 	m.roster.ReportNames(m.cfg.Named)
 	m.replica = replica.New(m.replicaConfig())
 	m.metrics.Metrics = m.replica.Metrics()
+	m.groups = newGroups(m.groupsConfig())
 	m.roster.Listed = m.listsChanged
+	if err := m.groups.open(); err != nil {
+		return err
+	}
 	return m.checkMeta()
 }
 

@@ -20,8 +20,8 @@ import (
 // them. connections.go passes their events to the roster, and rejoin.go joins the addresses at which members are missing.
 
 func (m *Member) openPort() error {
-	evidence := crash.NewEvidence(func() { m.replica.Post(func(*core.Core) { m.crashes.consider() }) })
-	admits := &admission{roster: m.roster, verify: m.cfg.VerifyPeer, acknowledged: m.replica.Acknowledged.Admit}
+	evidence := crash.NewEvidence(m.evidenceChanged)
+	admits := &admission{roster: m.roster, verify: m.cfg.VerifyPeer, acknowledged: m.checkAcknowledged}
 	port, err := transport.New(transport.Config{
 		Identity: transport.Identity{
 			Group:       m.cfg.Group,
@@ -53,7 +53,7 @@ func (m *Member) openPort() error {
 		Crashes:      evidence,
 		Reconnected:  m.reconnected,
 		Moved:        func(member uint64, advertise, name string) { m.connections.moved(member, advertise, name) },
-		Durable:      m.replica.Acknowledged.Durable,
+		Durable:      m.durable,
 		Endorsed:     func(p transport.Peer, chain []*wire.Endorsement) { m.membership.endorsed(p, chain) },
 		Endorsements: func() []*wire.Endorsement { return m.identity.Get().GetEndorsements() },
 		Timing:       m.seams.timing(),
@@ -75,6 +75,33 @@ func (m *Member) openPort() error {
 	return nil
 }
 
+// evidenceChanged has each replica consider the evidence of crashed processes.
+func (m *Member) evidenceChanged() {
+	m.replica.Post(func(*core.Core) { m.crashes.consider() })
+	m.groups.each(func(h *hosted) { h.replica.Post(func(*core.Core) { h.crashes.consider() }) })
+}
+
+// checkAcknowledged refuses a process that has forgotten what its member acknowledged, in any group.
+func (m *Member) checkAcknowledged(p transport.Peer) error {
+	if err := m.replica.Acknowledged.Admit(p, core.Position{Term: p.Durable.Term, Index: p.Durable.Index}); err != nil {
+		return err
+	}
+	return m.groups.admit(p)
+}
+
+// durable returns what the hello reports as durable.
+func (m *Member) durable() (d transport.Durable) {
+	d.Term, d.Index = m.replica.Acknowledged.Durable()
+	m.groups.durable(&d)
+	return d
+}
+
+// forget forgets what a removed member has acknowledged.
+func (m *Member) forget(id uint64) {
+	m.replica.Acknowledged.Forget(id)
+	m.groups.forget(id)
+}
+
 // assemble makes the parts of the member that use the port, before the first connection of which they are notified.
 func (m *Member) assemble() {
 	m.connections = &connections{
@@ -88,7 +115,7 @@ func (m *Member) assemble() {
 	})
 	m.membership = &membership{provisional: provisional.New(m.identity.Member), membershipConfig: membershipConfig{
 		identity: m.identity, meta: m.meta, roster: m.roster, connections: m.connections, removals: m.removals, send: m.port.Send,
-		status: m.replica.Status, forget: m.replica.Acknowledged.Forget, queue: m.replica.Queue(), routine: m.routine, log: m.log,
+		status: m.replica.Status, forget: m.forget, queue: m.replica.Queue(), routine: m.routine, log: m.log,
 	}}
 	m.newcomers = &newcomers{
 		identity: m.identity, meta: m.meta, group: m.replica, roster: m.roster, awaitMembership: m.removals.await,
@@ -113,6 +140,7 @@ func (m *Member) reconnected(member uint64) {
 		c.Reconnected(member)
 		m.membership.sendMembership(member)
 	})
+	m.groups.each(func(h *hosted) { h.replica.Post(func(c *core.Core) { c.Reconnected(member) }) })
 }
 
 // pace is the factor by which probes and keep-alives are slowed down, for tests of days
@@ -191,7 +219,9 @@ func (m *Member) meta() *wire.GossipMeta {
 // PeerConnected implements transport.Handler.
 func (m *Member) PeerConnected(member uint64, advertise, name string) {
 	incarnation, _ := m.port.Connected(member)
-	m.replica.Acknowledged.Connected(core.Process{Member: member, Boot: m.roster.Boots()[member], Incarnation: incarnation})
+	p := core.Process{Member: member, Boot: m.roster.Boots()[member], Incarnation: incarnation}
+	m.replica.Acknowledged.Connected(p)
+	m.groups.connected(p)
 	m.connections.connected(member, advertise, name)
 }
 
@@ -199,6 +229,7 @@ func (m *Member) PeerConnected(member uint64, advertise, name string) {
 func (m *Member) PeerLost(member uint64) {
 	m.roster.Disconnected(member)
 	m.replica.PeerLost(member)
+	m.groups.each(func(h *hosted) { h.replica.PeerLost(member) })
 }
 
 // IsMember reports whether a member is in Raft's configuration as far as this member knows.

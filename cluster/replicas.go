@@ -8,23 +8,49 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/clients"
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/crash"
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
-
-// groupNumber is the number of the group that a member has a replica of. It prefixes every key on the disk, so
-// that one disk can hold several groups in a later version.
-const groupNumber = 0
 
 func (m *Member) replicaConfig() replica.Config {
 	return replica.Config{
 		Log: m.raftLog, Acknowledged: m.roster.Snapshot().Peers, Member: m.identity.Member, Incarnation: m.identity.Incarnation,
 		Group: m.cfg.Group, Dir: m.cfg.Dir, Cluster: m.identity.Cluster, Heartbeat: m.cfg.Heartbeat, Election: m.cfg.Election, Logger: m.log,
 		MaxCalls: m.cfg.MaxCalls, MaxCallBytes: m.cfg.MaxCallBytes, KeepEntries: cmp.Or(m.seams.KeepEntries, m.cfg.keepEntries()), Effects: m.seams.Effects,
-		LoadMachine: m.cfg.LoadMachine, Commands: m.cfg.Commands, Callbacks: m.callbacks(), Host: host{m},
+		LoadMachine: m.cfg.LoadMachine, Commands: m.cfg.Commands, Callbacks: m.callbacks(), Host: &host{Member: m},
 		Lifetime: m.lifetime, Done: m.done, Stopped: m.stopped, Fail: m.fail, Routine: m.routine,
-		DiskFailed: m.store.Failed(), DiskError: m.store.Err,
+		DiskFailed: m.store.Failed(), DiskError: m.store.Err, MayRemove: m.mayRemove,
+	}
+}
+
+// mayRemove reports whether a member that was removed may leave the default group's configuration. It runs on the loop's
+// goroutine.
+func (m *Member) mayRemove(id uint64) bool {
+	return m.groups.mayRemove(m.core.Machine().Directory(), id)
+}
+
+func (m *Member) groupsConfig() groupsConfig {
+	return groupsConfig{
+		log: m.raftLog, use: m.cfg.UseGroup, firstState: m.cfg.FirstStateOf, self: m.identity.Member, boot: m.identity.Get().GetBoot(), defaults: m.replica,
+		replica: func(uint32) replica.Config {
+			cfg := m.replicaConfig()
+			cfg.MayRemove, cfg.Effects = nil, nil
+			return cfg
+		},
+		evidence: func() *crash.Evidence { return m.crashes.evidence }, roster: m.roster, peers: func() replica.Peers { return m.port },
+		detector: func(h *hosted) *failureDetector { return m.failureDetector(h.replica, h.lifetime) },
+		commands: m.cfg.Commands, logger: m.log, lifetime: m.lifetime, routine: m.routine, fail: m.fail, stopped: m.stopped,
+	}
+}
+
+// failureDetector returns the failure detector for a group.
+func (m *Member) failureDetector(of *replica.Replica, lifetime context.Context) *failureDetector {
+	return &failureDetector{
+		self: m.identity.Member, election: m.cfg.Election, group: of, leadership: of.Leadership, roster: m.roster,
+		connected: m.port.Connected, commands: m.cfg.Commands, log: m.log, lifetime: lifetime,
 	}
 }
 
@@ -42,6 +68,9 @@ func (m *Member) callbacks() replica.Callbacks {
 // Removals returns this member's part in removals. It is the same one for as long as the member lives.
 func (m *Member) Removals() *Removals { return m.removals }
 
+// Groups returns this member's replicas of the further groups. It is the same one for as long as the member lives.
+func (m *Member) Groups() *Groups { return m.groups }
+
 // Replica returns this member's replica of the group. It is the same one for as long as the member lives.
 func (m *Member) Replica() *replica.Replica { return m.replica }
 
@@ -58,11 +87,8 @@ func (m *Member) startReplica() (err error) {
 	})
 	m.crashes.core = m.core
 	m.replica.Start(m.port, m.clients)
-	detector := &failureDetector{
-		self: m.identity.Member, election: m.cfg.Election, group: m.replica, leadership: m.replica.Leadership, roster: m.roster,
-		connected: m.port.Connected, commands: m.cfg.Commands, log: m.log, lifetime: m.lifetime,
-	}
-	m.routine("failure detector", detector.run)
+	m.routine("failure detector", m.failureDetector(m.replica, m.lifetime).run)
+	m.routine("groups", m.groups.run)
 	m.routine("database size", m.watchSize)
 	return nil
 }
@@ -75,35 +101,42 @@ type group interface {
 }
 
 // host is what a replica knows of its member.
-type host struct{ *Member }
+type host struct {
+	*Member
+	listed *fact.Directory // the last that was published
+}
 
-var _ replica.Host = host{}
+var _ replica.Host = (*host)(nil)
 
 // Ticked implements replica.Host.
-func (h host) Ticked() {
+func (h *host) Ticked() {
 	h.membership.tick()
 	h.crashes.consider()
 }
 
 // Published implements replica.Host.
-func (h host) Published(s *replica.Status) {
+func (h *host) Published(s *replica.Status) {
 	if core.Includes(s.Removed, h.identity.Member) {
 		h.removals.consider(s)
+	}
+	if s.Directory != h.listed {
+		h.listed = s.Directory
+		h.groups.due.Set()
 	}
 }
 
 // MembershipChanged implements replica.Host.
-func (h host) MembershipChanged(conf *raftpb.ConfState) { h.membership.change(conf) }
+func (h *host) MembershipChanged(conf *raftpb.ConfState) { h.membership.change(conf) }
 
 // ListsChanged implements replica.Host.
-func (h host) ListsChanged(applied uint64) {
+func (h *host) ListsChanged(applied uint64) {
 	if h.cfg.ListsChanged != nil {
 		h.cfg.ListsChanged(applied)
 	}
 }
 
 // SaveAcknowledged implements replica.Host.
-func (h host) SaveAcknowledged(member uint64, p core.Position) { h.roster.SetAcknowledged(member, p) }
+func (h *host) SaveAcknowledged(member uint64, p core.Position) { h.roster.SetAcknowledged(member, p) }
 
 // listsChanged reports a change of what the roster shows of the members.
 func (m *Member) listsChanged() {
@@ -111,11 +144,15 @@ func (m *Member) listsChanged() {
 	if s := m.replica.Status(); s != nil {
 		applied = s.Applied
 	}
-	host{m}.ListsChanged(applied)
+	(&host{Member: m}).ListsChanged(applied)
 }
 
 // Frame implements transport.Handler; it runs on the peer's reader.
 func (m *Member) Frame(from uint64, f *wire.Frame) {
+	if f.GetGroup() != 0 {
+		m.groups.frame(from, f)
+		return
+	}
 	if body := f.GetCrashEvidence(); body != nil {
 		m.replica.Enqueue(func(*core.Core) { m.crashes.receive(from, body) }, replica.IsLarge(f))
 		return
@@ -129,5 +166,8 @@ func (m *Member) Frame(from uint64, f *wire.Frame) {
 
 // Snapshot implements transport.Handler.
 func (m *Member) Snapshot(from uint64, r *transport.SnapshotReader) error {
+	if r.Header().GetGroup() != 0 {
+		return m.groups.snapshot(from, r)
+	}
 	return m.replica.Snapshot(from, r)
 }

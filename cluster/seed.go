@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -33,9 +34,11 @@ type Offline struct {
 	Logger *slog.Logger
 
 	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
-	// SeedMachine returns the state with which a new group begins in place of the
-	// machine's. The machine is not used afterwards.
-	SeedMachine func(Machine) (iter.Seq2[[]byte, []byte], error)
+	// FirstStateOf returns the state with which a further group begins.
+	FirstStateOf func(*fact.GroupRecord) []wire.Change
+	// SeedMachine returns the state with which a new group begins in place of the machine's, with that member, and
+	// with the further groups or without. The machine is not used afterwards.
+	SeedMachine func(m Machine, first fact.MemberRecord, groups bool) (iter.Seq2[[]byte, []byte], error)
 }
 
 var (
@@ -68,12 +71,12 @@ func Restore(ctx context.Context, o Offline, from io.Reader) error {
 	case err != nil:
 		return fmt.Errorf("load the backup: %w", err)
 	}
-	state, err := o.SeedMachine(machine)
-	if err != nil {
-		return err
-	}
+	p := planting{ctx: ctx, offline: o, record: seedIdentity(h.GetGroup())}
 	return o.with(storage.Fill, func(store *storage.Store, log *raftlog.Log) error {
-		if err := plant(ctx, log, h.GetGroup(), state, raftlog.Applied{Index: h.GetIndex() + 1, Term: h.GetTerm() + 1}); err != nil {
+		if err := p.stage(log, machine, raftlog.Applied{Index: h.GetIndex() + 1, Term: h.GetTerm() + 1}, false); err != nil {
+			return err
+		}
+		if err := p.plant(); err != nil {
 			return err
 		}
 		return store.Finish()
@@ -93,13 +96,24 @@ func Recover(ctx context.Context, o Offline) error {
 		if err != nil {
 			return err
 		}
-		state, err := o.SeedMachine(machine)
-		if err != nil {
+		p := planting{ctx: ctx, offline: o, record: seedIdentity(record.GetGroup())}
+		groups := machine.Directory().Groups
+		if err := p.stage(log, machine, after(log), true); err != nil {
 			return err
 		}
-		term, last, _ := log.Position()
-		return plant(ctx, log, record.GetGroup(), state, raftlog.Applied{Index: last + 1, Term: term + 1})
+		for _, r := range groups {
+			if err := p.stageGroup(log, r); err != nil {
+				return fmt.Errorf("group %q: %w", r.Name, err)
+			}
+		}
+		return p.plant()
 	})
+}
+
+// after returns the position at which the log of a new group begins, behind all of the old one's that is known here.
+func after(log *raftlog.Log) raftlog.Applied {
+	term, last, _ := log.Position()
+	return raftlog.Applied{Index: last + 1, Term: term + 1}
 }
 
 // survivor returns the identity of a member whose state a new group can begin with.
@@ -160,36 +174,6 @@ func until(ctx context.Context, state iter.Seq2[[]byte, []byte]) iter.Seq2[[]byt
 	}
 }
 
-// plant replaces the content of a directory by the seed of a new group, atomically.
-func plant(ctx context.Context, log *raftlog.Log, group string, state iter.Seq2[[]byte, []byte], at raftlog.Applied) error {
-	record := seedIdentity(group)
-	data, err := proto.Marshal(record)
-	if err != nil {
-		return err
-	}
-	stage, err := log.Stage()
-	if err != nil {
-		return err
-	}
-	for key, value := range state {
-		if err := errors.Join(ctx.Err(), stage.Put(key, value)); err != nil {
-			return err
-		}
-	}
-	generation, err := stage.Finish()
-	if err := errors.Join(err, ctx.Err()); err != nil {
-		return err
-	}
-	return log.Execute(raftlog.Seed{
-		Install: raftlog.Install{
-			Index: at.Index, Term: at.Term, Generation: generation,
-			ConfState: &raftpb.ConfState{Voters: []uint64{record.GetMember()}},
-			HardState: &raftpb.HardState{Term: &at.Term, Vote: new(uint64(0)), Commit: &at.Index},
-		},
-		Locals: map[string][]byte{identity.Record: data},
-	})
-}
-
 // seedIdentity returns the identity of the first member of a new group, which has not
 // started yet: its boot counter is 0.
 func seedIdentity(group string) *wire.Identity {
@@ -210,7 +194,7 @@ func (o Offline) with(access storage.Access, f func(*storage.Store, *raftlog.Log
 	if err != nil {
 		return err
 	}
-	log, err := raftlog.Open(store, groupNumber)
+	log, err := raftlog.Open(store)
 	if err == nil {
 		err = f(store, log)
 	}
@@ -219,4 +203,82 @@ func (o Offline) with(access storage.Access, f func(*storage.Store, *raftlog.Log
 		return fmt.Errorf("disk failed: %w", failure)
 	}
 	return errors.Join(err, closed)
+}
+
+// planting replaces the content of a directory by the seed of a new group, and of the further groups that it has. It stages
+// the state of each, and then begins all in one write.
+type planting struct {
+	ctx     context.Context
+	offline Offline
+	record  *wire.Identity // of the new group's first member
+	staged  []raftlog.Write
+}
+
+// stage stages the state of a group, whose machine has applied the whole log.
+func (p *planting) stage(log *raftlog.Log, machine Machine, at raftlog.Applied, groups bool) error {
+	state, err := p.offline.SeedMachine(machine, identity.FounderOf(p.record), groups)
+	if err != nil {
+		return err
+	}
+	stage, err := log.Stage()
+	if err != nil {
+		return err
+	}
+	for key, value := range state {
+		if err := errors.Join(p.ctx.Err(), stage.Put(key, value)); err != nil {
+			return err
+		}
+	}
+	generation, err := stage.Finish()
+	if err := errors.Join(err, p.ctx.Err()); err != nil {
+		return err
+	}
+	p.staged = append(p.staged, raftlog.Write{Log: log, Op: raftlog.Seed{Install: raftlog.Install{
+		Index: at.Index, Term: at.Term, Generation: generation,
+		ConfState: &raftpb.ConfState{Voters: []uint64{p.record.GetMember()}},
+		HardState: &raftpb.HardState{Term: &at.Term, Vote: new(uint64(0)), Commit: &at.Index},
+	}}})
+	return nil
+}
+
+// stageGroup stages the state of a further group. One that has no log here yet begins as it was created.
+func (p *planting) stageGroup(log *raftlog.Log, r *fact.GroupRecord) error {
+	other, err := log.OpenGroup(r.Number)
+	if err == nil {
+		err = replica.CheckDivergence(other)
+	}
+	if err != nil {
+		return err
+	}
+	machine, err := p.offline.groupMachine(p.ctx, other, r)
+	if err != nil {
+		return err
+	}
+	return p.stage(other, machine, after(other), false)
+}
+
+// groupMachine returns the machine of a further group with the whole log applied.
+func (o Offline) groupMachine(ctx context.Context, log *raftlog.Log, r *fact.GroupRecord) (Machine, error) {
+	if log.Bootstrapped() {
+		return o.replay(ctx, log)
+	}
+	return o.LoadMachine(func(yield func(key, value []byte) bool) {
+		for _, c := range o.FirstStateOf(r) {
+			if !yield(c.Key, c.Value) {
+				return
+			}
+		}
+	})
+}
+
+// plant begins all that is staged. The identity is a record of the default group, which is the first.
+func (p *planting) plant() error {
+	data, err := proto.Marshal(p.record)
+	if err != nil {
+		return err
+	}
+	first := p.staged[0].Op.(raftlog.Seed) // of stage
+	first.Locals = map[string][]byte{identity.Record: data}
+	p.staged[0].Op = first
+	return raftlog.ExecuteAll(p.staged)
 }

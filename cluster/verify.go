@@ -3,10 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -22,6 +24,17 @@ type DirFacts struct {
 	Applied, Commit, Last uint64  // indexes; Applied is that of the state on the disk
 	LastTerm              uint64  // of the last entry
 	Machine               Machine // with the whole log applied
+
+	Groups []GroupFacts // by number
+}
+
+// GroupFacts is what a directory contains of a further group.
+type GroupFacts struct {
+	Number  uint32
+	Name    string
+	Applied uint64 // index of the state on the disk; 0: there is no log yet
+	Last    uint64 // index of the last entry
+	Machine Machine
 }
 
 // Verify reads and checks a directory, and changes nothing in it.
@@ -46,6 +59,26 @@ func (o Offline) facts(log *raftlog.Log) (f DirFacts, err error) {
 	}
 	f.ConfState, f.Commit, f.Applied = conf, hard.GetCommit(), log.Applied().Index
 	f.Term, f.Last, f.LastTerm = log.Position()
-	f.Machine, err = o.replay(context.Background(), log)
+	if f.Machine, err = o.replay(context.Background(), log); err != nil {
+		return f, err
+	}
+	for _, r := range f.Machine.Directory().Groups {
+		g, err := o.groupFacts(log, r)
+		if err != nil {
+			return f, fmt.Errorf("group %q: %w", r.Name, err)
+		}
+		f.Groups = append(f.Groups, g)
+	}
+	return f, nil
+}
+
+func (o Offline) groupFacts(log *raftlog.Log, r *fact.GroupRecord) (f GroupFacts, err error) {
+	other, err := log.OpenGroup(r.Number)
+	if err != nil {
+		return f, err
+	}
+	f.Number, f.Name, f.Applied = r.Number, r.Name, other.Applied().Index
+	_, f.Last, _ = other.Position()
+	f.Machine, err = o.groupMachine(context.Background(), other, r)
 	return f, err
 }

@@ -18,7 +18,7 @@ func BenchmarkAppendAndApply(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer store.Close()
-			log, err := Open(store, 0)
+			log, err := Open(store)
 			if err != nil {
 				b.Fatal(err)
 			}

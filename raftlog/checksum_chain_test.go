@@ -29,7 +29,7 @@ func TestChecksumChain_ReplacedEntryDetected(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err := Open(store, 0); !errors.Is(err, storage.ErrCorrupt) {
+	if _, err := Open(store); !errors.Is(err, storage.ErrCorrupt) {
 		t.Fatalf("Open = %v, want ErrCorrupt", err)
 	}
 }

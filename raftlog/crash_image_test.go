@@ -98,7 +98,7 @@ func recordScript(t *testing.T, steps []step, kept int, seed uint64) []crashImag
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := Open(store, 0)
+	log, err := Open(store)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func failDiskFrom(t *testing.T, at int64, steps []step) bool {
 
 // playAll plays the steps until one fails, and counts them in p.
 func playAll(store *storage.Store, steps []step, p *progress) error {
-	log, err := Open(store, 0)
+	log, err := Open(store)
 	if err != nil {
 		return err
 	}

@@ -37,13 +37,16 @@ func (w *writer) deleteGeneration(generation uint64) error {
 // removeUnusedGenerations removes stages that were neither installed nor
 // discarded before a restart.
 func (l *Log) removeUnusedGenerations(db *pebble.DB) error {
+	if l.store.ReadOnly() {
+		return nil
+	}
 	unused, err := unusedGenerations(db, l.group, l.written.generation)
 	if err != nil || len(unused) == 0 {
 		return err
 	}
 	batch := db.NewBatch()
 	defer batch.Close()
-	w := &writer{group: l.group, batch: batch}
+	w := &writer{group: l.group, commit: &commit{batch: batch}}
 	for _, generation := range unused {
 		if err := w.deleteGeneration(generation); err != nil {
 			return err

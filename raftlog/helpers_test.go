@@ -24,7 +24,7 @@ func openLog(t *testing.T, options storage.Options) (*storage.Store, *Log) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	log, err := Open(store, 0)
+	log, err := Open(store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func openDisk(disk vfs.FS) (*storage.Store, *Log, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	log, err := Open(store, 0)
+	log, err := Open(store)
 	if err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}

@@ -14,6 +14,7 @@ const (
 	kindGeneration = 'g' // generation of the installed state
 	kindState      = 's' // + generation + the machine's key
 	kindLocal      = 'l' // + name
+	kindErased     = 'd' // of the default group: up to which number the logs of deleted groups are erased
 )
 
 // group is the number of a group and constructs its keys.

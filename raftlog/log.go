@@ -16,6 +16,7 @@ import (
 type Log struct {
 	memStorage            // belongs to the loop
 	written    writeState // belongs to the storage goroutine
+	journal    *journal
 	store      *storage.Store
 	group      group
 }
@@ -35,10 +36,11 @@ func (l *Log) Durable() (term, index uint64) { return l.hard.GetTerm(), l.last()
 func (l *Log) Bytes() uint64 { return uint64(l.bytes) }
 
 // Submit writes the operations on the storage goroutine, after everything
-// submitted before, and then calls done there. It does not block. As with
+// submitted before, and then calls done there. The writes of several logs that wait share a
+// batch and its sync. It does not block. As with
 // storage.Store.Go, done is not called once the store has failed or is closed.
 func (l *Log) Submit(ops []Op, done func(error)) {
-	l.store.Go(func(*pebble.DB) error { return l.Write(ops) }, done)
+	l.journal.submit(submission{l, ops, done})
 }
 
 // Wrote makes an operation that Write has completed visible to the loop's half.

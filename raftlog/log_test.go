@@ -130,7 +130,7 @@ func TestLog_MembershipSurvivesPowerLoss(t *testing.T) {
 func TestLog_GroupsAreIsolated(t *testing.T) {
 	disk := vfs.NewMem()
 	store, log := openLog(t, storage.Options{FS: disk})
-	other, err := Open(store, 1)
+	other, err := log.OpenGroup(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +142,8 @@ func TestLog_GroupsAreIsolated(t *testing.T) {
 		t.Fatal(err)
 	}
 	store.Close()
-	store, log = openLog(t, storage.Options{FS: disk})
-	if other, err = Open(store, 1); err != nil {
+	_, log = openLog(t, storage.Options{FS: disk})
+	if other, err = log.OpenGroup(1); err != nil {
 		t.Fatal(err)
 	}
 	if after := mustReadLog(t, log); after != before {

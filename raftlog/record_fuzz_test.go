@@ -44,7 +44,7 @@ func FuzzRecord(f *testing.F) {
 		if err := store.Do(func(db *pebble.DB) error { return db.Set(key, record, pebble.Sync) }); err != nil {
 			t.Fatal(err)
 		}
-		log, err := Open(store, 0)
+		log, err := Open(store)
 		if err != nil {
 			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrNewer) {
 				t.Fatal(err)
@@ -77,7 +77,7 @@ func checkWritable(t *testing.T, log *Log, last position) {
 
 // writeValidLog writes a log with a record of each kind.
 func writeValidLog(store *storage.Store) error {
-	log, err := Open(store, 0)
+	log, err := Open(store)
 	if err != nil {
 		return err
 	}

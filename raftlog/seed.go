@@ -31,12 +31,34 @@ func (s Seed) write(w *writer) error {
 
 // Execute carries out an operation and blocks until it is as durable as it requires. Loop
 // only, and when nothing else is being written.
-func (l *Log) Execute(op Op) error {
-	err := l.store.Do(func(*pebble.DB) error { return l.Write([]Op{op}) })
-	if err == nil {
-		l.Wrote(op)
+func (l *Log) Execute(op Op) error { return ExecuteAll([]Write{{l, op}}) }
+
+// Write is an operation on one of the logs in a store.
+type Write struct {
+	Log *Log
+	Op  Op
+}
+
+// ExecuteAll is Execute for operations on several logs of one store, in one atomic batch.
+func ExecuteAll(list []Write) error {
+	j := list[0].Log.journal
+	err := j.store.Do(func(*pebble.DB) error {
+		return j.write(func(c *commit) error {
+			for _, w := range list {
+				if err := w.Log.fill(c, []Op{w.Op}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return err
 	}
-	return err
+	for _, w := range list {
+		w.Log.Wrote(w.Op)
+	}
+	return nil
 }
 
 // Unapplied returns the entries behind the written state, committed or not. They must

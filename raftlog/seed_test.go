@@ -133,7 +133,7 @@ func TestOpen_ReadOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if log, err = Open(store, 0); err != nil {
+	if log, err = Open(store); err != nil {
 		t.Fatal(err)
 	}
 	if got := content(t, log); got != oldContent {
@@ -153,7 +153,7 @@ func TestOpen_ReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err = Open(store, 0); !errors.Is(err, storage.ErrCorrupt) {
+	if _, err = Open(store); !errors.Is(err, storage.ErrCorrupt) {
 		t.Errorf("without a watermark: %v", err)
 	}
 }

@@ -3,26 +3,28 @@ package raftlog
 import (
 	"fmt"
 
-	"github.com/cockroachdb/pebble/v2"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 )
 
-// writer collects operations in one batch and advances the write state.
+// writer collects the operations of one log in a commit and advances the write state.
 type writer struct {
 	*writeState
-	group         group
-	batch         *pebble.Batch
-	sync          bool // sync the batch
-	syncWatermark bool // and the watermark as well
+	*commit
+	group group
 }
 
 // Write carries out the operations in one atomic batch and returns when it is as
 // durable as the operations require. It runs on the storage goroutine. It
 // refuses an operation that contradicts the log; after any error all further
-// writes fail.
+// writes fail, of the logs of all groups.
 func (l *Log) Write(ops []Op) error {
-	return l.commit(func(w *writer) error {
+	return l.journal.write(func(c *commit) error { return l.fill(c, ops) })
+}
+
+// fill adds the operations to a commit.
+func (l *Log) fill(c *commit, ops []Op) error {
+	return l.change(c, func(w *writer) error {
 		for _, op := range ops {
 			if err := op.write(w); err != nil {
 				return fmt.Errorf("%T: %w", op, err)
@@ -32,44 +34,18 @@ func (l *Log) Write(ops []Op) error {
 	})
 }
 
-// commit fills a batch and writes it, on the storage goroutine.
-func (l *Log) commit(fill func(*writer) error) error {
-	if l.written.failed != nil {
-		return l.written.failed
-	}
-	db, unpin, err := l.store.Pin()
-	if err != nil {
+// change adds what fill writes to a commit, unless it is what Open refuses.
+func (l *Log) change(c *commit, fill func(*writer) error) error {
+	w := &writer{writeState: &l.written, commit: c, group: l.group}
+	if err := fill(w); err != nil {
 		return err
 	}
-	defer unpin()
-	batch := db.NewBatch()
-	defer batch.Close()
-	w := &writer{writeState: &l.written, group: l.group, batch: batch}
-	if err = fill(w); err == nil {
-		err = w.commit()
-	}
-	if err != nil {
-		l.written.failed = fmt.Errorf("raft log failed before: %w", err)
-	}
-	return err
+	return w.verify()
 }
 
-// commit writes the batch, and with a synced batch its number.
-func (w *writer) commit() error {
-	if err := w.verify(); err != nil { // never write what Open refuses
-		return err
-	}
-	if !w.sync {
-		return w.batch.Commit(pebble.NoSync)
-	}
-	w.synced++
-	if err := w.batch.Set(w.group.key(kindSynced), encodeNumbers(w.synced), nil); err != nil {
-		return err
-	}
-	if err := w.batch.Commit(pebble.Sync); err != nil {
-		return err
-	}
-	return w.watermark.raise(w.synced, w.syncWatermark)
+// commit fills a batch of its own and writes it, on the storage goroutine.
+func (l *Log) commit(fill func(*writer) error) error {
+	return l.journal.write(func(c *commit) error { return l.change(c, fill) })
 }
 
 func (a Append) write(w *writer) error {

@@ -11,9 +11,6 @@ type writeState struct {
 	positions   []position // positions[i].index == truncated.index+1+i
 	generation  uint64     // of the installed state
 	generations uint64     // the largest number assigned to a stage
-	synced      uint64     // number of synced writes
-	watermark   *watermark
-	failed      error // a Write has failed: the content of the disk is unknown
 }
 
 // empty reports whether there is neither a log nor a term or vote of a group.

@@ -63,6 +63,8 @@ type Config struct {
 	CheckpointEntries int    // applied between two checkpoints at most; 0: 4096
 	MaxCalls          int    // pending calls of this process; urgent ones are not refused for it
 	MaxCallBytes      int    // of their commands; 0: no limit
+	// MayRemove reports whether a member that was removed may leave the configuration. It runs in Take. nil: always.
+	MayRemove func(id uint64) bool
 }
 
 // MaxPosition bounds an index or a term from which a log can go on.
@@ -88,7 +90,7 @@ func New(cfg Config) (*Core, error) {
 	c.notices.raftNode = &c.raftNode
 	c.arbitration = arbitration{raftNode: &c.raftNode, peers: &c.peers, digests: &c.digests, out: &c.out}
 	c.installation = installation{raftNode: &c.raftNode, disk: &c.disk}
-	c.reconciler = reconciler{raftNode: &c.raftNode, peers: &c.peers, notices: &c.notices, clock: &c.clock}
+	c.reconciler = reconciler{raftNode: &c.raftNode, peers: &c.peers, notices: &c.notices, clock: &c.clock, mayRemove: cfg.MayRemove}
 	c.snapshotSending = snapshotSending{
 		raftNode: &c.raftNode, peers: &c.peers, arbitration: &c.arbitration, notices: &c.notices, out: &c.out,
 	}

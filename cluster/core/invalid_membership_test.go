@@ -28,7 +28,7 @@ func TestNew_InvalidConfiguration(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer store.Close()
-			log, err := raftlog.Open(store, group)
+			log, err := raftlog.Open(store)
 			if err != nil {
 				t.Fatal(err)
 			}

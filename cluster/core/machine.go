@@ -39,6 +39,10 @@ type Machine interface {
 	// NextLevel returns the feature level to which the group can be raised, 0 if to
 	// none. members are those of Raft's configuration.
 	NextLevel(members []uint64) uint32
+	// Directory returns the further groups, if this is the machine of the default one, and Following what the machine of
+	// a further group has of the default one: nil in that. Neither is ever changed.
+	Directory() *fact.Directory
+	Following() *fact.Following
 	// Liveness returns the recorded liveness of each member's process.
 	Liveness() []fact.MemberLiveness
 }

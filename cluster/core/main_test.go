@@ -11,7 +11,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	group         = 0
 	tick          = 100 * time.Millisecond
 	electionTicks = 10
 )

@@ -24,6 +24,8 @@ type reconciler struct {
 	notices *commitNotices
 	clock   *groupClock
 
+	mayRemove func(id uint64) bool // Config.MayRemove
+
 	changing   bool           // a membership change is in flight
 	plan       reconcile.Plan // the last
 	before     reconciled
@@ -46,6 +48,7 @@ type reconciled struct {
 	conf       *raftpb.ConfState
 	members    *fact.MemberRecord // the first of the machine's slice, which is never changed
 	removed    *uint64
+	following  *fact.Following
 	n          int // both slices' lengths
 	unsettled  bool
 	unfinished bool
@@ -56,7 +59,7 @@ func (r *reconciler) unchanged(machine Machine) bool {
 	members, removed := machine.Members(), machine.Removed()
 	now := reconciled{
 		ticks: r.ticks, conf: r.conf, members: unsafe.SliceData(members), removed: unsafe.SliceData(removed),
-		n: len(members) + len(removed), unsettled: !r.notices.settled(), unfinished: r.changing || r.notices.changes.pending() != 0,
+		following: machine.Following(), n: len(members) + len(removed), unsettled: !r.notices.settled(), unfinished: r.changing || r.notices.changes.pending() != 0,
 	}
 	before := r.before
 	r.before = now
@@ -104,15 +107,18 @@ func (r *reconciler) reconcile(machine Machine) {
 // facts returns what the reconciler decides on.
 func (r *reconciler) facts(machine Machine) *reconcile.Facts {
 	progress := r.node.Status().Progress
+	following := machine.Following()
 	return &reconcile.Facts{
-		Self: r.id, Conf: r.conf, Removed: machine.Removed(), Members: machine.Members(),
+		Following: following,
+		Self:      r.id, Conf: r.conf, Removed: machine.Removed(), Members: machine.Members(),
 		Config: machine.GroupConfig(), Now: r.clock.time,
 		Active: r.isActive,
 		Current: func(id uint64) bool {
 			p := progress[id]
 			return p.State == tracker.StateReplicate && p.Match+maxLag >= r.applied && p.Match >= r.notices.changes.last()
 		},
-		KnowsRemoval: r.knowsRemoval, Early: r.ticks < r.leadsSince+r.electionTicks,
+		KnowsRemoval: func(id uint64) bool { return following != nil || r.knowsRemoval(id) },
+		MayRemove:    func(id uint64) bool { return r.mayRemove == nil || r.mayRemove(id) }, Early: r.ticks < r.leadsSince+r.electionTicks,
 	}
 }
 

@@ -75,6 +75,9 @@ func (r *reconciler) stepDownForRemoval(machine Machine) bool {
 	}
 	removed := func(id uint64) bool { return Includes(machine.Removed(), id) }
 	candidates := slices.DeleteFunc(slices.Clone(r.conf.GetVoters()), removed)
+	if f := machine.Following(); f != nil {
+		candidates = slices.DeleteFunc(candidates, func(id uint64) bool { return !Includes(f.Voters, id) })
+	}
 	if len(candidates) == 0 && !slices.Contains(r.conf.GetVoters(), r.id) {
 		candidates = r.conf.GetVoters() // of a joint configuration, which another one must leave
 	}

@@ -49,7 +49,7 @@ func newRigIn(t testing.TB, conf *raftpb.ConfState, change ...func(*Config)) *ri
 func (r *rig) open() {
 	r.t.Helper()
 	var err error
-	if r.log, err = raftlog.Open(r.store, group); err != nil {
+	if r.log, err = raftlog.Open(r.store); err != nil {
 		r.t.Fatal(err)
 	}
 }

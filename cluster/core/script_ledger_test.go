@@ -30,6 +30,9 @@ type ledger struct {
 	time    int64
 }
 
+// Following implements Machine: this is the default group.
+func (l *ledger) Following() *fact.Following { return nil }
+
 func newLedger() *ledger { return &ledger{state: make(map[string]string)} }
 
 func loadLedger(state iter.Seq2[[]byte, []byte]) (*ledger, error) {

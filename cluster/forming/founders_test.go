@@ -105,7 +105,7 @@ func (f *founder) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := raftlog.Open(store, 0)
+	log, err := raftlog.Open(store)
 	if err != nil {
 		t.Fatal(err)
 	}

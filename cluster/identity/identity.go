@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -86,6 +87,11 @@ func memberOf(seed []byte) uint64 {
 
 func publicKey(key ed25519.PrivateKey) ed25519.PublicKey {
 	return key.Public().(ed25519.PublicKey) // always of that type
+}
+
+// FounderOf returns the member of an identity record as a group records it.
+func FounderOf(r *wire.Identity) fact.MemberRecord {
+	return fact.MemberRecord{ID: r.GetMember(), Key: publicKey(ed25519.NewKeyFromSeed(r.GetKey()))}
 }
 
 // parse returns the identity of a member that may start with the group's name.

@@ -22,7 +22,7 @@ func useLog(t *testing.T, disk *vfs.MemFS, use func(*raftlog.Log)) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	log, err := raftlog.Open(store, 0)
+	log, err := raftlog.Open(store)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,6 +82,9 @@ func (f *Facts) swap(out, in uint64, why string) Plan {
 
 // mayBeReady reports whether a member is a standby that can be promoted if it answers.
 func (f *Facts) mayBeReady(m fact.MemberRecord) bool {
+	if f.Following != nil { // whether its process has registered does not matter there
+		return slices.Contains(f.Conf.GetLearners(), m.ID) && slices.Contains(f.Following.Voters, m.ID)
+	}
 	return slices.Contains(f.Conf.GetLearners(), m.ID) && m.Registered && !m.Silent
 }
 

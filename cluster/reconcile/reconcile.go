@@ -14,6 +14,9 @@
 //  6. promotes standbys while voters are too few, to an odd number of voters;
 //  7. demotes voters while they are too many.
 //
+// The leader of a further group takes the first four steps, and then has those vote that vote in the default group
+// (following.go). A member leaves the default group's configuration when it is in that of no other group.
+//
 // It proposes one change at a time, each when the one before is settled (commit_notice.go of package core),
 // and only if a majority of the voters after it is active. It demotes no healthy voter only
 // to have an odd number: what two voters acknowledge is on two disks.
@@ -44,6 +47,8 @@ type Facts struct {
 	Active       func(id uint64) bool // the leader has heard it lately
 	Current      func(id uint64) bool // its log is nearly the leader's
 	KnowsRemoval func(id uint64) bool // a removed standby may be removed from the configuration
+	MayRemove    func(id uint64) bool // no other group has it in its configuration; nil: there is none
+	Following    *fact.Following      // of a further group, whose voters are to be those of the default one; nil: this is that
 	Early        bool                 // the leader has led for so short a time that not all members have answered
 }
 
@@ -101,10 +106,13 @@ func Decide(f *Facts) Plan {
 		return Plan{Leave: true, Reason: "leaving the joint configuration"}
 	}
 	waits := ""
-	for _, step := range []func(*Facts) Plan{
-		(*Facts).removeVoter, (*Facts).removeStandby, (*Facts).addStandby,
-		(*Facts).replaceSilent, (*Facts).promote, (*Facts).demote,
-	} {
+	steps := []func(*Facts) Plan{(*Facts).removeVoter, (*Facts).removeStandby, (*Facts).addStandby}
+	if f.Following != nil {
+		steps = append(steps, (*Facts).followVoters)
+	} else {
+		steps = append(steps, (*Facts).replaceSilent, (*Facts).promote, (*Facts).demote)
+	}
+	for _, step := range steps {
 		p := step(f)
 		if len(p.Changes) > 0 || p.Transfer {
 			return p

@@ -53,6 +53,9 @@ func (f *Facts) removeVoter() Plan {
 func (f *Facts) removeStandby() Plan {
 	for _, id := range f.Conf.GetLearners() {
 		if f.isRemoved(id) {
+			if f.MayRemove != nil && !f.MayRemove(id) {
+				return Plan{Reason: fmt.Sprintf("removing %v: waiting until the other groups have removed it", wire.MemberID(id))}
+			}
 			if !f.KnowsRemoval(id) {
 				return Plan{Reason: fmt.Sprintf("waiting until %v knows that it is removed", wire.MemberID(id))}
 			}
@@ -65,6 +68,9 @@ func (f *Facts) removeStandby() Plan {
 // isRemoved reports whether the group has removed a member. Removed members become many in time, so their list is not
 // searched one by one.
 func (f *Facts) isRemoved(id uint64) bool {
+	if f.Following != nil { // it remembers fewer
+		return f.record(id).ID == 0
+	}
 	_, found := slices.BinarySearch(f.Removed, id)
 	return found
 }

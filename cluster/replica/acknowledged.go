@@ -83,13 +83,13 @@ func (a *Acknowledged) Forget(member uint64) {
 	delete(a.processes, member)
 }
 
-// Admit refuses a process that has forgotten entries which its member acknowledged: the error is a
+// Admit refuses a process, whose log is durable up to a position, if it has forgotten entries which its member acknowledged: the error is a
 // [transport.RefusedError]. The process could help to elect a leader that has forgotten them too.
-func (a *Acknowledged) Admit(p transport.Peer) error {
+func (a *Acknowledged) Admit(p transport.Peer, durable core.Position) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	process := core.Process{Member: p.Member, Boot: p.Boot, Incarnation: p.Incarnation}
-	if err := a.known.Check(process, core.Position{Term: p.DurableTerm, Index: p.DurableIndex}); err != nil {
+	if err := a.known.Check(process, durable); err != nil {
 		return &transport.RefusedError{Reason: transport.ReasonForgot, Detail: err.Error()}
 	}
 	return nil

@@ -24,12 +24,11 @@ func TestAcknowledged_IndexOfDigestIsBounded(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the digest is not received")
 	}
-	later := transport.Peer{Member: peer, Boot: 2, Incarnation: wire.ID{2}, DurableTerm: 1, DurableIndex: index}
-	if err := r.Acknowledged.Admit(later); err != nil {
+	later := transport.Peer{Member: peer, Boot: 2, Incarnation: wire.ID{2}}
+	if err := r.Acknowledged.Admit(later, core.Position{Term: 1, Index: index}); err != nil {
 		t.Errorf("with all that is committed: %v", err)
 	}
-	later.DurableIndex = 0
-	if err := r.Acknowledged.Admit(later); err == nil {
+	if err := r.Acknowledged.Admit(later, core.Position{Term: 1}); err == nil {
 		t.Error("admitted without what its digest has proved")
 	}
 }

@@ -23,6 +23,7 @@ func (c *Config) core(machine Machine) core.Config {
 		KeepBytes:     keepBytes,
 		MaxCalls:      c.MaxCalls,
 		MaxCallBytes:  c.MaxCallBytes,
+		MayRemove:     c.MayRemove,
 	}
 }
 

@@ -16,10 +16,10 @@ import (
 const levelTicks = 10
 
 // considerLevel raises the feature level if this member leads and all support a higher
-// one. It runs on the loop's goroutine.
+// one. A further group has the level of the default one. It runs on the loop's goroutine.
 func (r *Replica) considerLevel() {
 	s := r.core.Status()
-	if r.ticks%levelTicks != 0 || !s.Leads || !s.Registered || r.raising.Load() {
+	if r.ticks%levelTicks != 0 || !s.Leads || !s.Registered || r.cfg.Number != 0 || r.raising.Load() {
 		return
 	}
 	level := r.core.Machine().NextLevel(slices.Concat(s.Membership.GetVoters(), s.Membership.GetLearners()))

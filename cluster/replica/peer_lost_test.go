@@ -24,7 +24,7 @@ func follower(t *testing.T) *core.Core {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	log, err := raftlog.Open(store, 0)
+	log, err := raftlog.Open(store)
 	if err != nil {
 		t.Fatal(err)
 	}

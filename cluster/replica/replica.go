@@ -45,6 +45,7 @@ var (
 
 // Config configures a replica.
 type Config struct {
+	Number       uint32 // of the group; 0: the default one
 	Log          *raftlog.Log
 	Acknowledged []*wire.Peer // with what the other members have acknowledged, as far as an earlier process has recorded it
 	Member       uint64
@@ -65,9 +66,11 @@ type Config struct {
 	Commands    Commands
 	Callbacks
 
-	Host     Host
-	Lifetime context.Context // of the member
-	Done     <-chan struct{} // closed once everything has ended
+	// MayRemove is that of the core's configuration.
+	MayRemove func(id uint64) bool
+	Host      Host
+	Lifetime  context.Context // of the member
+	Done      <-chan struct{} // closed once everything has ended
 	// Stopped returns why Lifetime is done.
 	Stopped func() error
 	// Fail ends it.
@@ -118,6 +121,22 @@ type Peers interface {
 	// Send sends a frame, and reports false if there is no connection.
 	Send(member uint64, f *wire.Frame) bool
 	OpenSnapshot(ctx context.Context, member uint64, h *wire.SnapshotHeader) (*transport.SnapshotWriter, error)
+}
+
+// numbered marks what is sent as that of a further group.
+type numbered struct {
+	Peers
+	group uint32
+}
+
+func (n numbered) Send(member uint64, f *wire.Frame) bool {
+	f.Group = n.group
+	return n.Peers.Send(member, f)
+}
+
+func (n numbered) OpenSnapshot(ctx context.Context, member uint64, h *wire.SnapshotHeader) (*transport.SnapshotWriter, error) {
+	h.Group = n.group
+	return n.Peers.OpenSnapshot(ctx, member, h)
 }
 
 // Clients serves the processes that are connected to this member and use this replica. Its methods run on
@@ -206,6 +225,9 @@ func (r *Replica) Load(first bool) (*core.Core, error) {
 
 // Start starts the loop.
 func (r *Replica) Start(peers Peers, clients Clients) {
+	if r.cfg.Number != 0 {
+		peers = numbered{peers, r.cfg.Number}
+	}
 	r.peers, r.snapshots.peers, r.clients = peers, peers, clients
 	r.pulse.pass()
 	r.publish()

@@ -62,7 +62,7 @@ func start(t *testing.T, cfg Config) *rig {
 	}
 	g := &rig{store: store, done: make(chan struct{})}
 	t.Cleanup(g.stop)
-	if cfg.Log, err = raftlog.Open(store, 0); err != nil {
+	if cfg.Log, err = raftlog.Open(store); err != nil {
 		t.Fatal(err)
 	}
 	state := machine.FirstState(wire.FeatureLevel)

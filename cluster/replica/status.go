@@ -31,6 +31,9 @@ type Status struct {
 	Registered bool               // this process
 	Level      uint32             // the group's feature level
 	Processes  map[uint64]wire.ID // the last registered of each member
+	Directory  *fact.Directory    // of further groups, in the default one
+	Following  *fact.Following    // of a further group; nil: this is the default one
+	Config     fact.GroupConfig
 
 	lag lag
 }
@@ -67,6 +70,9 @@ func (r *Replica) publish() {
 		lag:        r.lag,
 		Level:      level,
 		Processes:  machine.Registered(),
+		Directory:  machine.Directory(),
+		Following:  machine.Following(),
+		Config:     machine.GroupConfig(),
 	}
 	r.status.Store(s)
 	if c.Registered && before != nil && !before.Registered {

@@ -36,8 +36,6 @@ type Roster struct {
 	self    *wire.GossipMeta // without a cluster
 	cluster func() []byte    // this member's; empty: none yet
 	log     *raftlog.Log
-	// Changed is set when the liveness or the membership may have changed.
-	Changed wait.Signal
 	// Listed is called when the members or their records have changed; nil: ignored. It is set before the roster
 	// is used.
 	Listed  func()
@@ -45,6 +43,7 @@ type Roster struct {
 	current atomic.Pointer[Snapshot]
 
 	mu        sync.Mutex
+	watchers  map[wait.Signal]bool        // guarded by mu
 	voters    []uint64                    // guarded by mu
 	standbys  []uint64                    // guarded by mu
 	processes map[string]*wire.GossipMeta // guarded by mu; alive according to gossip, by memberlist's name
@@ -95,7 +94,7 @@ const peerRecord = "peer/"
 // Load returns the roster of the process that self describes, with the records of the log.
 func Load(log *raftlog.Log, self *wire.GossipMeta, cluster func() []byte) (*Roster, error) {
 	r := &Roster{
-		self: self, cluster: cluster, log: log, Changed: wait.NewSignal(),
+		self: self, cluster: cluster, log: log, watchers: make(map[wait.Signal]bool),
 		processes: make(map[string]*wire.GossipMeta), entries: make(map[uint64]*entry),
 	}
 	records, err := log.Locals(peerRecord)
@@ -125,7 +124,7 @@ func (r *Roster) ProcessAlive(name string, meta *wire.GossipMeta) (moved bool) {
 	r.processes[name] = meta
 	moved = r.noteAddress(meta)
 	r.refresh()
-	r.Changed.Set()
+	r.changed()
 	return moved
 }
 
@@ -140,7 +139,7 @@ func (r *Roster) ProcessDead(name string, meta *wire.GossipMeta) {
 		e.died, e.lastDeath = true, max(e.lastDeath, meta.GetBoot())
 	}
 	r.refresh()
-	r.Changed.Set()
+	r.changed()
 }
 
 // Connected records a connection from a member, whose boot counter the transport has
@@ -171,7 +170,7 @@ func (r *Roster) Disconnected(member uint64) {
 	e := r.entry(member)
 	e.connected, e.unconnected = false, time.Now()
 	r.refresh()
-	r.Changed.Set()
+	r.changed()
 }
 
 // SetFounder records the address and the key of a founder of the group.
@@ -231,7 +230,7 @@ func (r *Roster) SetMembership(conf *raftpb.ConfState) {
 		r.noteAddress(meta)
 	}
 	r.refresh()
-	r.Changed.Set()
+	r.changed()
 }
 
 // Retain forgets all members but some.

@@ -20,7 +20,7 @@ func useLog(t *testing.T, disk *vfs.MemFS, use func(*raftlog.Log)) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	log, err := raftlog.Open(store, 0)
+	log, err := raftlog.Open(store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,9 +117,10 @@ func TestRoster_ConnectedMemberIsNotDead(t *testing.T) {
 		r.alive(7, 4)
 		r.dead(7, 4)
 		r.want(t, 7, 4, Unseen)
-		<-r.Changed
+		changed, stop := r.Watch()
+		defer stop()
 		r.Disconnected(7)
-		if len(r.Changed) != 1 {
+		if len(changed) != 1 {
 			t.Fatal("a broken connection is no change")
 		}
 		r.want(t, 7, 4, dead)

@@ -115,7 +115,7 @@ func TestClientConn_ProvenAtBothEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	a := start(t, identity(1), listenTCP(t), func(c *Config) {
 		c.Admit = func(p Peer) error { admitted <- p; return nil }
-		c.Durable = func() (uint64, uint64) { return 7, 70 }
+		c.Durable = func() Durable { return Durable{Term: 7, Index: 70} }
 		c.Client = func(cc *ClientConn) { served <- cc.Peer(); echo(ended)(cc) }
 	})
 	d := dialer(t, nil)
@@ -123,7 +123,7 @@ func TestClientConn_ProvenAtBothEnds(t *testing.T) {
 	for n := range uint64(100) {
 		roundTrip(t, c, n)
 	}
-	if p := c.Peer(); p.Member != m(1) || p.Cluster != testCluster || p.Name != "m1" || p.Remote != a.addr || p.Inbound || p.DurableIndex != 0 {
+	if p := c.Peer(); p.Member != m(1) || p.Cluster != testCluster || p.Name != "m1" || p.Remote != a.addr || p.Inbound || p.Durable.Index != 0 {
 		t.Errorf("the client sees %+v", p)
 	}
 	public := publicOf(clientKey(1))

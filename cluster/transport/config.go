@@ -94,11 +94,10 @@ type Config struct {
 	// OnRefused is called for each refusal of this member by a peer that has proven to
 	// be a member; nil: ignored. It must not block.
 	OnRefused func(member uint64, r *RefusedError)
-	// Durable returns the current term and the index of the log's last entry, as far as
-	// they are durable here, for the hello; nil: none. It must not block.
-	Durable func() (term, index uint64)
+	// Durable returns what of this member's logs is durable, for the hello; nil: nothing. It must not block.
+	Durable func() Durable
 	// Endorsements returns those of this member, for the hello; nil: none. It must not
-	// block. A hello has 4 KiB: 16 of them fit.
+	// block. A hello has 8 KiB: 16 of them fit, with the positions of 64 groups.
 	Endorsements func() []*wire.Endorsement
 	// Endorsed is called when a process that is no member, but has proven its key, was
 	// refused and had endorsements in its hello, which are unverified; nil: ignored. It

@@ -168,7 +168,7 @@ func (d *Dialer) greet(c *conn, to Target, key ed25519.PrivateKey, cluster wire.
 	}
 	public := key.Public().(ed25519.PublicKey) // always of that type
 	id := clientIdentity(d.cfg.Group, d.cfg.Name, public, cluster)
-	own, err := newHello(id, public, wire.Kind_CLIENT, 0, position{}, nil)
+	own, err := newHello(id, public, wire.Kind_CLIENT, 0, Durable{}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -279,7 +279,7 @@ func (n *handshaker) decide(c *conn) (*hello, error) {
 // log and the other members.
 func (n *handshaker) answeringHello(id Identity, kind wire.Kind, to uint64) ([]byte, error) {
 	if kind == wire.Kind_CLIENT {
-		return newHello(id, n.publicKey(), kind, to, position{}, nil)
+		return newHello(id, n.publicKey(), kind, to, Durable{}, nil)
 	}
 	return newHello(id, n.publicKey(), kind, to, n.durable(), n.endorsements())
 }
@@ -333,9 +333,9 @@ func (n *handshaker) endorsements() []*wire.Endorsement {
 }
 
 // durable returns what this member's hello reports as durable now.
-func (n *handshaker) durable() (p position) {
+func (n *handshaker) durable() (d Durable) {
 	if n.cfg.Durable != nil {
-		p.term, p.index = n.cfg.Durable()
+		d = n.cfg.Durable()
 	}
-	return p
+	return d
 }

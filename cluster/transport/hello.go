@@ -25,16 +25,21 @@ type hello struct {
 	kind     wire.Kind
 	to       uint64
 	protocol uint32 // the highest version that both sides support
-	durable  position
+	durable  Durable
 	// endorsements are claims of their own: the proof does not verify their signatures.
 	endorsements []*wire.Endorsement
 }
 
-// position is that of an entry in a log.
-type position struct{ term, index uint64 }
+// Durable is what of a member's logs is on its disk: the current term of each and the index of its last entry, an upper
+// bound of what the member has acknowledged.
+type Durable struct {
+	Term, Index uint64
+	Groups      []*wire.GroupPosition // of the further groups, by number
+	Created     uint32                // of a group up to this number that is not there the log was erased: the group is deleted
+}
 
 // newHello returns the body of a hello with a fresh nonce.
-func newHello(id Identity, key ed25519.PublicKey, kind wire.Kind, to uint64, durable position, endorsements []*wire.Endorsement) ([]byte, error) {
+func newHello(id Identity, key ed25519.PublicKey, kind wire.Kind, to uint64, durable Durable, endorsements []*wire.Endorsement) ([]byte, error) {
 	m := &wire.Hello{
 		MinProtocol:  wire.ProtocolMin,
 		MaxProtocol:  wire.ProtocolMax,
@@ -49,8 +54,9 @@ func newHello(id Identity, key ed25519.PublicKey, kind wire.Kind, to uint64, dur
 		Key:          key,
 		Nonce:        make([]byte, nonceBytes),
 		FeatureLevel: id.FeatureLevel,
-		DurableTerm:  durable.term,
-		DurableIndex: durable.index,
+		DurableTerm:  durable.Term,
+		DurableIndex: durable.Index,
+		Groups:       durable.Groups, GroupsCreated: durable.Created,
 		Endorsements: endorsements,
 	}
 	rand.Read(m.Nonce) // never fails
@@ -109,7 +115,8 @@ func parseHello(body []byte) (*hello, *RefusedError) {
 			FeatureLevel: m.GetFeatureLevel(),
 		},
 		key: m.GetKey(), kind: m.GetKind(), to: m.GetTo(), protocol: min(m.GetMaxProtocol(), wire.ProtocolMax),
-		durable: position{m.GetDurableTerm(), m.GetDurableIndex()}, endorsements: m.GetEndorsements(),
+		durable:      Durable{m.GetDurableTerm(), m.GetDurableIndex(), m.GetGroups(), m.GetGroupsCreated()},
+		endorsements: m.GetEndorsements(),
 	}
 	switch {
 	case len(h.key) != ed25519.PublicKeySize:

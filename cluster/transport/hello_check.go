@@ -12,29 +12,27 @@ import (
 
 // Peer is the other side of a connection, which has proven that it has the member's key.
 type Peer struct {
-	Member      uint64
-	Key         ed25519.PublicKey // whose fingerprint is Member
-	Name        string
-	Advertise   string // host:port
-	Remote      string // address of this connection's other end
-	Inbound     bool   // the peer connected to this member
-	Kind        wire.Kind
-	Cluster     wire.ID // zero: none yet
-	Incarnation wire.ID
-	Boot        uint64
-	// The peer's term and the index of its last entry, as far as they are durable: an upper
-	// bound of what it has acknowledged.
-	DurableTerm, DurableIndex uint64
-	FeatureLevel              uint32               // the highest that its process supports
-	TLS                       *tls.ConnectionState // nil: plaintext
-	Closed                    <-chan struct{}      // closed when the connection is, also at the end of the handshake's time
+	Member       uint64
+	Key          ed25519.PublicKey // whose fingerprint is Member
+	Name         string
+	Advertise    string // host:port
+	Remote       string // address of this connection's other end
+	Inbound      bool   // the peer connected to this member
+	Kind         wire.Kind
+	Cluster      wire.ID // zero: none yet
+	Incarnation  wire.ID
+	Boot         uint64
+	Durable      Durable
+	FeatureLevel uint32               // the highest that its process supports
+	TLS          *tls.ConnectionState // nil: plaintext
+	Closed       <-chan struct{}      // closed when the connection is, also at the end of the handshake's time
 }
 
 func peerOf(c *conn, h *hello, kind wire.Kind) Peer {
 	p := Peer{
 		Member: h.Member, Key: h.key, Name: h.Name, Advertise: h.Advertise, Remote: c.RemoteAddr().String(), Inbound: c.inbound,
 		Kind: kind, Cluster: h.Cluster, Incarnation: h.Incarnation, Boot: h.Boot,
-		DurableTerm: h.durable.term, DurableIndex: h.durable.index, FeatureLevel: h.FeatureLevel, Closed: c.done,
+		Durable: h.durable, FeatureLevel: h.FeatureLevel, Closed: c.done,
 	}
 	if secure, ok := c.Conn.(*tls.Conn); ok {
 		state := secure.ConnectionState()

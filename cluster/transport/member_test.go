@@ -58,7 +58,7 @@ func (o *opening) signer() ed25519.PrivateKey {
 }
 
 func (o *opening) body() []byte {
-	body, err := newHello(o.id, publicOf(o.signer()), o.kind, o.to, position{}, o.endorsements)
+	body, err := newHello(o.id, publicOf(o.signer()), o.kind, o.to, Durable{}, o.endorsements)
 	if err == nil && o.raw != nil {
 		body, err = rewrite(body, o.raw)
 	}

@@ -215,7 +215,7 @@ func TestOnRefused_ByProvenMembersOnly(t *testing.T) {
 func TestAdmit_AskedOnBothSides(t *testing.T) {
 	asked := make(chan Peer, 10)
 	admit := func(p Peer) error { asked <- p; return nil }
-	durable := func() (uint64, uint64) { return 7, 70 }
+	durable := func() Durable { return Durable{Term: 7, Index: 70} }
 	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Admit, c.Durable = admit, durable })
 	b := start(t, identity(2), listenTCP(t), func(c *Config) { c.Admit, c.Durable = admit, durable })
 	a.SetPeer(m(2), b.addr)
@@ -224,7 +224,7 @@ func TestAdmit_AskedOnBothSides(t *testing.T) {
 	for range 2 {
 		p := <-asked
 		if want := 3 - number(p.Member); p.Inbound != (want == 2) || !p.Key.Equal(publicOf(testKeys[number(p.Member)])) ||
-			p.DurableTerm != 7 || p.DurableIndex != 70 || p.Kind != wire.Kind_PEER || p.Name != identity(number(p.Member)).Name {
+			p.Durable.Term != 7 || p.Durable.Index != 70 || p.Kind != wire.Kind_PEER || p.Name != identity(number(p.Member)).Name {
 			t.Errorf("asked for %+v", p)
 		}
 	}

@@ -35,7 +35,7 @@ var floors = map[string][]string{
 	"cluster/crash":                  {"internal/wire"},
 	"cluster/forming":                {"cluster/core", "cluster/identity", "cluster/roster", "cluster/transport", "raftlog", "internal/wait", "internal/wire"},
 	"cluster/gossip":                 {"cluster/transport", "cluster/transport/gossipfilter", "internal/wait", "internal/wire"},
-	"cluster/identity":               {"raftlog", "storage", "internal/wait", "internal/wire"},
+	"cluster/identity":               {"raftlog", "storage", "internal/fact", "internal/wait", "internal/wire"},
 	"cluster/inbox":                  {"internal/wire"},
 	"cluster/provisional":            {"cluster/core", "internal/wire"},
 	"cluster/reconcile":              {"internal/display", "internal/fact", "internal/wire"},

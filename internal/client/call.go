@@ -96,8 +96,9 @@ func releases(cmd *wire.Command) bool {
 // commands submits commands to the group and waits for their outcomes. It may be used on any goroutine.
 type commands struct {
 	life    *lifetime
-	group   Group                     // set by Connect
-	expired func(incarnation wire.ID) // runs when the registration of this process has expired
+	group   Group                       // set by Connect
+	reach   func(context.Context) error // Config.Reach
+	expired func(incarnation wire.ID)   // runs when the registration of this process has expired
 	// replacements counts how often a snapshot replaced the state, and outcomes
 	// may have been skipped.
 	replacements atomic.Uint64
@@ -142,12 +143,30 @@ func (c *commands) Exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, er
 // through the log; and what arrives late under the old registration is refused.
 // Only a snapshot can have skipped the outcome: then it is unknown.
 func (c *commands) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
-	return c.execEach(ctx, cmd, func() func(answer) { return ignore })
+	return c.execEach(ctx, cmd, noNote)
+}
+
+func noNote() func(answer) { return ignore }
+
+// reached is Config.Reach.
+func (c *commands) reached(ctx context.Context) error {
+	if c.reach == nil {
+		return nil
+	}
+	return c.reach(ctx)
 }
 
 // execEach is exec. begin is called before each submission; what it returns gets the
 // answer, as with send.
 func (c *commands) execEach(ctx context.Context, cmd *wire.Command, begin func() (note func(answer))) (*wire.Reply, error) {
+	if err := c.reached(ctx); err != nil {
+		return nil, err
+	}
+	return c.execReached(ctx, cmd, begin)
+}
+
+// execReached is execEach of a client that is connected.
+func (c *commands) execReached(ctx context.Context, cmd *wire.Command, begin func() (note func(answer))) (*wire.Reply, error) {
 	for {
 		replacements := c.replacements.Load()
 		reply, err := c.send(ctx, cmd, begin())
@@ -203,7 +222,7 @@ func (c *commands) send(ctx context.Context, cmd *wire.Command, note func(answer
 // ended is the fault of a command that was submitted, with what Fail got. The end of the group's
 // connection does not tell whether the command was applied before.
 func (c *commands) ended(err error) error {
-	if err == nil || errors.Is(err, tickets.ErrBusy) || errors.Is(err, tickets.ErrUnregistered) || IsKind(err, ReadOnly) {
+	if err == nil || errors.Is(err, tickets.ErrBusy) || errors.Is(err, tickets.ErrUnregistered) || IsKind(err, ReadOnly) || IsKind(err, NoGroup) {
 		return err
 	}
 	return &Fault{Kind: Unknown, Cause: err}

@@ -30,6 +30,10 @@ type Config struct {
 	LeaseEnded func(id wire.ID, why error)
 	HoldLost   func(name string, fence uint64)
 
+	// Reach, if not nil, is called before each operation that waits for the group, and blocks until the client is
+	// connected to it and registered, or ctx is done. Its error is that of the operation.
+	Reach func(ctx context.Context) error
+
 	// Closed is the cause of a Fault of kind Closed that has no other one. It may be nil.
 	Closed error
 }
@@ -64,7 +68,7 @@ func New(cfg Config) *Client { return newClient(cfg, leaseclock.New(leaseclock.S
 func newClient(cfg Config, clock *leaseclock.Clock) *Client {
 	c := &Client{cfg: cfg, log: cfg.Logger, clock: clock}
 	c.lifetime.cause, c.lifetime.done = cfg.Closed, make(chan struct{})
-	c.commands.life, c.commands.expired = &c.lifetime, c.registrationExpired
+	c.commands.life, c.commands.expired, c.commands.reach = &c.lifetime, c.registrationExpired, cfg.Reach
 	c.leases.life, c.leases.clock, c.leases.incarnationTTL = &c.lifetime, clock, cfg.IncarnationTTL
 	c.leases.byID = make(map[wire.ID]*Lease)
 	c.checks.commands, c.checks.clock, c.checks.live = &c.commands, clock, c.leases.live
@@ -97,7 +101,7 @@ func (c *Client) Register(ctx context.Context) error {
 	if err == nil && (answer{reply: reply}).unregistered() {
 		// The registration was applied and had expired before its outcome came. By
 		// now the process is being registered again, ahead of what it sends next.
-		reply, err = c.exec(ctx, renewCommand())
+		reply, err = c.execReached(ctx, renewCommand(), noNote)
 	}
 	if err == nil {
 		err = refusal(reply)
@@ -230,16 +234,25 @@ func (c *Client) Woke() {
 
 // Watch is [Group].Watch.
 func (c *Client) Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
+	if err := c.reached(ctx); err != nil {
+		return err
+	}
 	return c.group.Watch(ctx, prefix, after, yield)
 }
 
 // Observe is [Group].Observe.
 func (c *Client) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
+	if err := c.reached(ctx); err != nil {
+		return err
+	}
 	return c.group.Observe(ctx, election, yield)
 }
 
 // ObserveShards is [Group].FollowShards.
 func (c *Client) ObserveShards(ctx context.Context, set string, yield func(ShardsUpdate) bool) error {
+	if err := c.reached(ctx); err != nil {
+		return err
+	}
 	return c.group.FollowShards(ctx, set, yield)
 }
 

@@ -38,10 +38,12 @@ const (
 	OtherMode
 	// Endless: what the handle holds does not end in time: no effect.
 	Endless
+	// NoGroup: there is no such group: no effect.
+	NoGroup
 )
 
 var kindNames = [...]string{"", "refused", "interrupted", "no quorum of the group is reachable", "outcome unknown",
-	"not held", "lost", "session has ended", "closed", "compacted", "read-only", "held in the other mode", "held without an end in time"}
+	"not held", "lost", "session has ended", "closed", "compacted", "read-only", "held in the other mode", "held without an end in time", "no such group"}
 
 // Fault is why an operation failed.
 type Fault struct {

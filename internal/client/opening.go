@@ -42,6 +42,9 @@ func (c *Client) Open(ctx context.Context, cfg LeaseConfig) (*Lease, error) {
 		if err := c.Usable(); err != nil {
 			return nil, err
 		}
+		if err := c.reached(ctx); err != nil {
+			return nil, err
+		}
 		l, err := c.newOpening(cfg).run(ctx)
 		switch {
 		case errors.Is(err, errRetryOpening):
@@ -59,6 +62,9 @@ func (c *Client) Open(ctx context.Context, cfg LeaseConfig) (*Lease, error) {
 func (c *Client) Attach(ctx context.Context, id wire.ID) (*Lease, error) {
 	for {
 		if err := c.Usable(); err != nil {
+			return nil, err
+		}
+		if err := c.reached(ctx); err != nil {
 			return nil, err
 		}
 		if l := c.leases.lease(id); l != nil && l.Err() == nil {
@@ -219,6 +225,9 @@ func (s *leases) opened(own *Lease) {
 func (c *Client) ownLease(ctx context.Context) (*Lease, error) {
 	for {
 		if err := c.Usable(); err != nil {
+			return nil, err
+		}
+		if err := c.reached(ctx); err != nil {
 			return nil, err
 		}
 		own, shared, first := c.leases.shareOpening()

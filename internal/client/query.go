@@ -24,6 +24,9 @@ func (c *commands) query(ctx context.Context, q machine.Query, opts QueryOptions
 	if ctx.Err() != nil {
 		return nil, contextFault(Interrupted, ctx)
 	}
+	if err := c.reached(ctx); err != nil {
+		return nil, err
+	}
 	a, err := c.group.Query(ctx, q, opts)
 	switch {
 	case err != nil && ctx.Err() != nil && opts.Stale:

@@ -109,7 +109,7 @@ func (w written) checkDirectory(t *testing.T, dir string) {
 	store, err := storage.Open(storage.Options{Dir: dir})
 	Must(t, err)
 	defer store.Close()
-	log, err := raftlog.Open(store, 0)
+	log, err := raftlog.Open(store)
 	Must(t, err)
 	m, err := raftlog.Load(log, machine.Load)
 	Must(t, err)

@@ -40,6 +40,7 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelShards":     {"shards": firstWorksOnShards},
 	"LevelReserve":    {"reservation that would close a cycle": firstIsNotReserved},
 	"LevelDeleteJob":  {"deletion of a job": firstDeletesJob},
+	"LevelGroups":     {"further group": firstLocksElsewhere},
 }
 
 // A new group has everything that its founders support from the first call on.
@@ -165,6 +166,12 @@ func firstDeletesJob(g *Group) {
 	Must(g.T, g.last().Job("x").Once(ctx, "a", once))
 	Must(g.T, g.Nodes[0].Job("x").Delete(ctx))
 	Must(g.T, g.last().Job("x").Once(ctx, "a", once))
+}
+
+func firstLocksElsewhere(g *Group) {
+	_, err := g.Nodes[0].CreateGroup(Within(g.T, patience), "further", conclave.GroupConfig{})
+	Must(g.T, err)
+	MustLock(g.T, g.last().WithGroup("further").FencedLock("x"))
 }
 
 func firstWorksOnShards(g *Group) {

@@ -30,7 +30,7 @@ func TestSmall(t *testing.T) {
 	store, err := storage.Open(storage.Options{Dir: "data", FS: disk, Access: storage.ReadOnly})
 	Must(t, err)
 	defer store.Close()
-	log, err := raftlog.Open(store, 0)
+	log, err := raftlog.Open(store)
 	Must(t, err)
 	first, err := log.FirstIndex()
 	Must(t, err)

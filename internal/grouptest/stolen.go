@@ -18,7 +18,7 @@ func Stolen(t testing.TB, from storage.Options) (ed25519.PrivateKey, *wire.Ident
 	store, err := storage.Open(from)
 	Must(t, err)
 	defer store.Close()
-	log, err := raftlog.Open(store, 0)
+	log, err := raftlog.Open(store)
 	Must(t, err)
 	data, err := log.Local("identity")
 	Must(t, err)

@@ -125,7 +125,8 @@ func (m *Machine) renewClients(c *wire.RenewClients) *wire.Reply {
 func (m *Machine) mayClient(c *wire.Command) *wire.Reply {
 	switch op := c.Op.(type) {
 	case *wire.Command_Register, *wire.Command_AdmitMember, *wire.Command_ReportGossip, *wire.Command_ReportProcess,
-		*wire.Command_RaiseLevel, *wire.Command_RenewClients:
+		*wire.Command_RaiseLevel, *wire.Command_RenewClients, *wire.Command_CreateGroup, *wire.Command_DropGroup,
+		*wire.Command_FollowMembers, *wire.Command_SealGroup:
 		return m.refuse(wire.Code_INVALID, "a client cannot submit the command; only a member can")
 	case *wire.Command_SetCheck, *wire.Command_DropCheck:
 		return m.refuse(wire.Code_INVALID, "a client has no checks; only a member has")

@@ -21,6 +21,26 @@ func (Commands) AdmitMember(c *wire.AdmitMember) []byte {
 	return encodeCommand(&wire.Command{Op: &wire.Command_AdmitMember{AdmitMember: c}})
 }
 
+// CreateGroup creates a further group, with a configuration of the default one.
+func (Commands) CreateGroup(name string, voters, standbys []uint64) []byte {
+	return encodeCommand(&wire.Command{Op: &wire.Command_CreateGroup{CreateGroup: &wire.CreateGroup{Name: name, Voters: voters, Standbys: standbys}}})
+}
+
+// DropGroup removes a further group that is sealed, and has granted so many fences.
+func (Commands) DropGroup(number uint32, fences uint64) []byte {
+	return encodeCommand(&wire.Command{Op: &wire.Command_DropGroup{DropGroup: &wire.DropGroup{Number: number, Fences: fences}}})
+}
+
+// FollowMembers has a further group follow the members of the default one.
+func (Commands) FollowMembers(c *wire.FollowMembers) []byte {
+	return encodeCommand(&wire.Command{Op: &wire.Command_FollowMembers{FollowMembers: c}})
+}
+
+// SealGroup ends a further group.
+func (Commands) SealGroup(force bool) []byte {
+	return encodeCommand(&wire.Command{Op: &wire.Command_SealGroup{SealGroup: &wire.SealGroup{Force: force}}})
+}
+
 // ReportLiveness reports a judgment of the leader's failure detector.
 func (Commands) ReportLiveness(r fact.LivenessReport) []byte {
 	return encodeCommand(&wire.Command{Op: &wire.Command_ReportGossip{ReportGossip: &wire.ReportGossip{

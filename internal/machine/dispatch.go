@@ -17,6 +17,9 @@ func (m *Machine) execute(t wire.Ticket, from submitter, floor uint64, c *wire.C
 				return m.register(t.Incarnation, from.member, floor, op.Register)
 			}
 		case *wire.Command_RegisterClient:
+			if (grouping{m}).isSealed() {
+				return m.refuse(wire.Code_GROUP_DELETED, "the group is being deleted")
+			}
 			return m.registerClient(t.Incarnation, from, floor, op.RegisterClient)
 		}
 	}
@@ -28,6 +31,11 @@ func (m *Machine) execute(t wire.Ticket, from submitter, floor uint64, c *wire.C
 	}
 	if from.client {
 		if r := m.mayClient(c); r != nil {
+			return r
+		}
+	}
+	if x := (grouping{m}); x.isFurther() {
+		if r := x.refuses(c); r != nil {
 			return r
 		}
 	}
@@ -134,6 +142,22 @@ func (m *Machine) dispatch(inc *incarnation, seq uint64, c *wire.Command) *wire.
 	case *wire.Command_Extend:
 		if x := (bounding{m}); x.hasMaxHold() {
 			return x.extend(op.Extend)
+		}
+	case *wire.Command_CreateGroup:
+		if x := (grouping{m}); x.hasGroups() {
+			return x.create(op.CreateGroup)
+		}
+	case *wire.Command_DropGroup:
+		if x := (grouping{m}); x.hasGroups() {
+			return x.drop(op.DropGroup)
+		}
+	case *wire.Command_FollowMembers:
+		if x := (grouping{m}); x.isFurther() {
+			return x.follow(op.FollowMembers)
+		}
+	case *wire.Command_SealGroup:
+		if x := (grouping{m}); x.isFurther() {
+			return x.seal(op.SealGroup)
 		}
 	}
 	return m.refuse(wire.Code_INVALID, "unknown command")

@@ -58,15 +58,7 @@ func dump(m *Machine) disk {
 // eachRecord calls put with all that the machine holds.
 func eachRecord(m *Machine, put func(key string, r record)) {
 	put(machineKey, m)
-	for _, k := range m.former.byID {
-		put(k.key(), k)
-	}
-	for _, k := range m.members {
-		put(k.key(), k)
-		for _, c := range k.checks {
-			put(c.key(), c)
-		}
-	}
+	eachOfMembers(m, put)
 	for _, t := range m.tombstones.byID {
 		put(t.key(), t)
 	}
@@ -114,6 +106,22 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 	}
 	for _, x := range m.keys.delays {
 		put(x.durable(), x)
+	}
+}
+
+// eachOfMembers calls put with the members, their checks and the further groups.
+func eachOfMembers(m *Machine, put func(key string, r record)) {
+	for _, g := range m.groups.byNumber {
+		put(g.key(), g)
+	}
+	for _, k := range m.former.byID {
+		put(k.key(), k)
+	}
+	for _, k := range m.members {
+		put(k.key(), k)
+		for _, c := range k.checks {
+			put(c.key(), c)
+		}
 	}
 }
 

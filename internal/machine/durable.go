@@ -39,6 +39,7 @@ const (
 	entryKind       = 'k' // + key                             KeyState
 	keyDelayKind    = 'd' // + key                             KeyDelayState
 	ticketKind      = 't' // + incarnation + sequence number   Reply
+	groupKind       = 'G' // + number of a further group       GroupState
 	tombstoneKind   = 'x' // + incarnation of a client         EndedClientState
 )
 
@@ -97,12 +98,17 @@ func (s stored) state() proto.Message { return s.reply }
 func (a *answer) state() proto.Message { return a.reply() }
 
 func (m *Machine) state() proto.Message {
-	return &wire.MachineState{
+	st := &wire.MachineState{
 		Version: wire.StateVersion, FeatureLevel: m.levels.agreed, Now: m.now,
 		Fences: m.fences, Epoch: m.epoch, Positions: m.positions,
 		Voters: m.settings.voters, ReplaceAfter: m.settings.replaceAfter, RemoveAfter: m.settings.removeAfter,
 		Ended: m.endings, Changes: m.keys.changes, LockFloor: m.keys.lockFloor, LockFloorAt: m.keys.lockFloorAt,
+		Groups: m.groups.created, GroupFences: m.groups.fences,
 	}
+	if f := m.following; f != nil {
+		st.Following = &wire.Following{Group: f.group, Index: f.index, Voters: f.voters, Sealed: f.sealed}
+	}
+	return st
 }
 
 func (k *member) state() proto.Message {

@@ -55,6 +55,9 @@ func (m *Machine) startTerm() {
 // something; ok is false if nothing is pending.
 func (m *Machine) NextDeadline() (at int64, ok bool) {
 	at = math.MaxInt64
+	if (grouping{m}).isSealed() {
+		return at, false
+	}
 	if inc := m.deadlines.First(); inc != nil {
 		at, ok = min(at, inc.deadline()), true
 	}

@@ -11,10 +11,12 @@ import (
 // The commands of the random logs: mostly sensible, sometimes nonsense.
 
 func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
-	if g.jobs && g.chance(35) {
+	switch {
+	case g.jobs && g.chance(35):
 		return g.jobCommand(r, inc)
-	}
-	if g.shards && g.chance(30) {
+	case g.groups && g.chance(8):
+		return g.groupCommand(r)
+	case g.shards && g.chance(30):
 		return g.shardCommand(r, inc)
 	}
 	n := g.rand.IntN(1819)
@@ -23,9 +25,7 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		make   func() *wire.Command
 	}{
 		{50, func() *wire.Command { return &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}} }},
-		{5, func() *wire.Command {
-			return &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}
-		}},
+		{5, func() *wire.Command { return &wire.Command{Op: &wire.Command_Deregister{}} }},
 		{3, func() *wire.Command {
 			return &wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Voters: g.group[g.rand.IntN(len(g.group)+1):]}}}
 		}},

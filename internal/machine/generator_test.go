@@ -27,6 +27,7 @@ type generator struct {
 	clients uint64 // that were made up
 	jobs    bool   // commands of jobs are among them
 	shards  bool   // commands of shards are among them
+	groups  bool   // commands of further groups are among them
 
 	oftenEvery bool // runs with short periods are among them
 
@@ -90,8 +91,12 @@ func (g *generator) step() int64 {
 }
 
 func (g *generator) submission(r *reference.Model) *wire.Submission {
+	least := 2
+	if r.Groups.Number > 0 { // no other member can register before it is followed
+		least = 1
+	}
 	switch {
-	case g.members(r) < 2 || g.chance(2):
+	case g.members(r) < least || g.chance(2):
 		return g.registration(r)
 	case g.chance(5):
 		return g.clientRegistration(r)

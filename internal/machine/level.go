@@ -35,12 +35,17 @@ func (m *Machine) raiseLevel(inc *incarnation, c *wire.RaiseLevel) *wire.Reply {
 	case m.runsBelow(c.Level):
 		return m.refuse(wire.Code_LEVEL, "a process that runs does not support the level: stop or upgrade it first")
 	}
-	m.levels.agreed, m.listed = c.Level, true
+	m.raiseTo(c.Level)
+	return m.reply(wire.Code_OK)
+}
+
+// raiseTo sets the feature level to a higher one.
+func (m *Machine) raiseTo(level uint32) {
+	m.levels.agreed, m.listed = level, true
 	for _, k := range m.members { // order: each by itself
 		m.visits.Count()
 		k.listBuiltIn(m)
 	}
-	return m.reply(wire.Code_OK)
 }
 
 // runsBelow reports whether a registered process of a member does not support the level. That

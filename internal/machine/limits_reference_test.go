@@ -20,6 +20,7 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MinMaxHold":         {MinMaxHold, reference.MinMaxHold},
 		"MaxMaxHold":         {MaxMaxHold, reference.MaxMaxHold},
 		"MinSilence":         {MinSilence, reference.MinSilence},
+		"MaxGroups":          {MaxGroups, reference.MaxGroups},
 		"MaxSessions":        {MaxSessions, reference.MaxSessions},
 		"MaxAllSessions":     {MaxAllSessions, reference.MaxAllSessions},
 		"MaxStandalone":      {MaxStandalone, reference.MaxStandalone},

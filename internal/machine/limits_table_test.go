@@ -38,6 +38,7 @@ func TestLimit_ClassesOfUsers(t *testing.T) {
 		"MaxStandalone":   ofOneClass, // sessions that members create
 		"MaxClients":      ofOneClass, // clients; hosts share it: cluster/client_registrations.go
 		"MaxMembers":      ofOneClass,
+		"MaxGroups":       ofOneClass, // what members create
 		"MaxUnregistered": ofOneClass, // of processes that are no members yet
 		"MaxForgettable":  ofNone,
 		"MaxReleased":     ofNone,

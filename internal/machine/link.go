@@ -18,7 +18,7 @@ func (ld *loader) link() error {
 	}
 	for _, join := range []func() error{
 		ld.linkIncarnations, ld.linkChecks, ld.linkSessions, shardLoader{ld}.linkWorkers, shardLoader{ld}.linkAssigned, ld.linkJobs, ld.linkLocks, ld.linkSlots, ld.linkPermits, ld.linkShares,
-		ld.linkSets, ld.linkWaiters, ld.linkSetWaiters, ld.linkQueues, ld.checkSetWaiters, ld.checkSemaphores, ld.checkJobs, shardLoader{ld}.check, ld.linkKeys, ld.linkOutcomes,
+		ld.linkSets, ld.linkWaiters, ld.linkSetWaiters, ld.linkQueues, ld.checkSetWaiters, ld.checkSemaphores, ld.checkJobs, ld.linkGroups, shardLoader{ld}.check, ld.linkKeys, ld.linkOutcomes,
 	} {
 		if err := join(); err != nil {
 			return err

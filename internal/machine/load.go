@@ -98,8 +98,8 @@ func (ld *loader) pair(key string, value []byte) error {
 	ld.pairs++
 	rest := key[1:]
 	switch key[0] {
-	case machineKey[0]:
-		return ld.machine(rest, value)
+	case machineKey[0], groupKind:
+		return ld.ofGroup(key[0], rest, value)
 	case memberKind:
 		return ld.member(rest, value)
 	case checkKind:
@@ -159,7 +159,10 @@ func (ld *loader) machine(rest string, value []byte) error {
 		return errShape
 	}
 	validSettings := st.Voters == 0 || validVoters(st.Voters) && validDelay(st.ReplaceAfter) && validDelay(st.RemoveAfter)
-	if st.Now < 0 || st.Fences > maxFences || st.Epoch > maxEpoch || !validSettings {
+	if f := st.Following; f != nil && (f.Group == 0 || !ascending(f.Voters)) {
+		return errRange
+	}
+	if st.Now < 0 || st.Fences > maxFences || st.GroupFences > maxFences || st.Epoch > maxEpoch || !validSettings {
 		return errRange
 	}
 	m := ld.m
@@ -168,6 +171,10 @@ func (ld *loader) machine(rest string, value []byte) error {
 	m.endings = st.Ended
 	m.settings = settings{st.Voters, st.ReplaceAfter, st.RemoveAfter}
 	m.keys.changes, m.keys.lockFloor, m.keys.lockFloorAt = st.Changes, st.LockFloor, st.LockFloorAt
+	m.groups.created, m.groups.fences = st.Groups, st.GroupFences
+	if f := st.Following; f != nil {
+		m.following = &following{group: f.Group, index: f.Index, voters: f.Voters, sealed: f.Sealed}
+	}
 	return nil
 }
 

@@ -17,6 +17,7 @@ const (
 	namesOfSet      = 3 // SetState, SetWaiterState
 	sharedOfSet     = 4
 	phasesOfSet     = 5 // SetState
+	membersOfGroup  = 9 // GroupState
 )
 
 // bounded reports whether a record has no more elements in its repeated fields than the
@@ -32,6 +33,8 @@ func bounded(kind byte, record []byte) bool {
 			wire.OccurrencesWithin(record, setOfReply, fencesOfSet) <= MaxSet && wire.OccurrencesWithin(record, setOfReply, takenOfSet) <= MaxSet
 	case permitKind:
 		return wire.Occurrences(record, slotsOfPermit) <= MaxSlots
+	case groupKind:
+		return wire.Occurrences(record, membersOfGroup) <= maxGroupMembers
 	case setKind, setWaiterKind:
 		return wire.Occurrences(record, namesOfSet)+wire.Occurrences(record, sharedOfSet) <= MaxSet &&
 			(kind == setWaiterKind || wire.Occurrences(record, phasesOfSet) <= MaxSet)

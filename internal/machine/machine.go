@@ -30,6 +30,8 @@ type Machine struct {
 	former       former              // removed
 	roster       []fact.MemberRecord // of the members; never changed in place. nil: see Members
 	settings     settings
+	groups       groups
+	following    *following         // nil: this is the default group
 	registered   map[uint64]wire.ID // by member; never changed in place. nil: see Registered
 	registry     registry           // at most one incarnation for each member and each client
 	clients      map[uint64]*client
@@ -98,6 +100,7 @@ func New() *Machine {
 	v := &m.visits
 	m.gone = make(map[wire.ID]*incarnation)
 	m.members, m.former = make(map[uint64]*member), newFormer()
+	m.groups = newGroups()
 	m.registry = newRegistry(v)
 	m.clients = make(map[uint64]*client)
 	m.tombstones = newTombstones(v)
@@ -128,8 +131,12 @@ func (m *Machine) Apply(index, term uint64, data []byte) fact.Result {
 	m.index, m.term, m.left, m.grants = index, term, m.split, min(m.split, MaxGrants)
 	m.searched.members, m.searched.clients, m.searched.sets = 0, 0, 0
 	m.touched.members, m.touched.clients = 0, 0
+	ended := grouping{m}.isSealed() // nothing but refusals follows
 	if len(data) == 0 {
-		m.startTerm()
+		if !ended {
+			m.startTerm()
+			sharding{m}.planAll()
+		}
 		return m.result()
 	}
 	batch, err := m.decoder.Batch(data)
@@ -137,9 +144,14 @@ func (m *Machine) Apply(index, term uint64, data []byte) fact.Result {
 	if err != nil || batch.Version == 0 || batch.Version > m.levels.agreed {
 		return fact.Result{}
 	}
-	m.advance(batch.Time)
+	if !ended {
+		m.advance(batch.Time)
+	}
 	for _, s := range batch.Submissions {
 		m.submit(s)
+	}
+	if !ended {
+		sharding{m}.planAll()
 	}
 	return m.result()
 }
@@ -151,7 +163,6 @@ func (m *Machine) Now() int64 { return m.now }
 // is always written: its clock and counters change with nearly every entry, and Load
 // needs the version that it carries.
 func (m *Machine) result() fact.Result {
-	sharding{m}.planAll()
 	m.recordEndings()
 	m.dirty.put(machineKey, m)
 	r := fact.Result{

@@ -26,7 +26,7 @@ func (m *Machine) removalDue(k *fact.MemberRecord) int64 {
 }
 
 // nextRemoval returns the member that is removed by time first, and when; 0: none. One
-// registered member that is not silent must remain.
+// registered member that is not silent must remain. A further group leaves that to the default one.
 func (m *Machine) nextRemoval() (id uint64, at int64) {
 	at = math.MaxInt64
 	members, live := m.Members(), 0
@@ -35,7 +35,7 @@ func (m *Machine) nextRemoval() (id uint64, at int64) {
 			live++
 		}
 	}
-	if live == 0 {
+	if live == 0 || m.following != nil {
 		return 0, at
 	}
 	for i := range members {

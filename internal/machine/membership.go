@@ -65,7 +65,7 @@ func (m *Machine) setGroupConfig(c *wire.SetGroupConfig) *wire.Reply {
 
 // foundSettings has the first registration that states a number of voters set it.
 func (m *Machine) foundSettings(voters uint32) {
-	if m.settings.voters == 0 && voters != 0 && validVoters(voters) {
+	if m.settings.voters == 0 && m.following == nil && voters != 0 && validVoters(voters) {
 		m.settings = settings{voters: voters, replaceAfter: defaultReplaceAfter}
 	}
 }
@@ -155,4 +155,32 @@ func (m *Machine) Members() []fact.MemberRecord {
 		}
 	}
 	return m.roster
+}
+
+// Directory returns the further groups. It is never changed.
+func (m *Machine) Directory() *fact.Directory {
+	if m.groups.directory == nil {
+		d := &fact.Directory{Created: m.groups.created}
+		for _, number := range slices.Sorted(maps.Keys(m.groups.byNumber)) {
+			m.visits.Count()
+			d.Groups = append(d.Groups, m.groups.byNumber[number].GroupRecord)
+		}
+		m.groups.directory = d
+	}
+	return m.groups.directory
+}
+
+// Following returns what a further group has of the default one, nil in the default group. It is never changed.
+func (m *Machine) Following() *fact.Following {
+	f := m.following
+	if f == nil {
+		return nil
+	}
+	if f.view == nil {
+		f.view = &fact.Following{Group: f.group, Index: f.index, Voters: f.voters, Sealed: f.sealed}
+		if f.sealed {
+			f.view.Fences = m.fences
+		}
+	}
+	return f.view
 }

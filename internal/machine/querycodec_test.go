@@ -55,7 +55,7 @@ func codecRows() []Query {
 		ChecksQuery{}, ChecksQuery{After: CheckCursor{1 << 63, "x"}, Limit: math.MaxInt}, KeyQuery{"a/1"}, KeyQuery{"a/b/2"}, KeyQuery{"none"}, KeyQuery{"l"},
 		KeysQuery{}, KeysQuery{"a/"}, KeysQuery{"none"}, KeyNamesQuery{"a/", "/"}, KeyNamesQuery{Prefix: "none"}, KeyNamesQuery{},
 		KeyPageQuery{}, KeyPageQuery{"a/", "/", "a/b/", 1}, KeyPageQuery{Prefix: "none", Limit: -1},
-		SequencerQuery{"k", 1, s}, SequencerQuery{Key: "k"}, IndexQuery{}, GroupConfigQuery{}, RemovedQuery{9}, RemovedQuery{},
+		SequencerQuery{"k", 1, s}, SequencerQuery{Key: "k"}, IndexQuery{}, GroupConfigQuery{}, GroupsQuery{}, GroupQuery{"tenants"}, FollowingQuery{}, RemovedQuery{9}, RemovedQuery{},
 		HoldersQuery{Name: "p"}, HoldersQuery{Name: "p", After: 1 << 63, Limit: 1}, HoldersQuery{Name: "none", After: math.MaxUint64},
 		JobQuery{"j"}, JobQuery{"none"}, JobsQuery{}, JobsQuery{Prefix: "e", Limit: 1}, JobsQuery{After: "z"},
 		ShardsQuery{"sh"}, ShardsQuery{"none"}, ShardSetsQuery{}, ShardSetsQuery{Prefix: "s", Limit: 1}, ShardSetsQuery{After: "z"},

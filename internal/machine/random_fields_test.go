@@ -13,7 +13,7 @@ import (
 type fieldSet map[protoreflect.FullName]bool
 
 func newFieldSet() fieldSet {
-	return fieldSet{"conclave.internal.v1.MachineState.epoch": true} // of a group that was restored
+	return fieldSet{"conclave.internal.v1.MachineState.epoch": true, "conclave.internal.v1.GroupState.epoch": true} // of a group that was restored
 }
 
 func (s fieldSet) look(r *rig, entry []byte) {

@@ -34,5 +34,5 @@ func (w *reachWatch) check(t *testing.T) {
 	w.fields.check(t)
 	w.cycles.check(t)
 	checkSets(t, w.sets)
-	wantReached(t, w.jobs, append(slices.Concat(generalJobEvents, generalShardEvents), "Every taken over in its time", "not reserved: a cycle", "a share behind a waiter")...) // in the others, one waits for it
+	wantReached(t, w.jobs, append(slices.Concat(generalJobEvents, generalShardEvents, groupEvents), "Every taken over in its time", "not reserved: a cycle", "a share behind a waiter")...) // in the others, one waits for it
 }

@@ -66,7 +66,10 @@ func runRandom(t *testing.T, seed uint64, n int, each ...func(r *rig, entry []by
 	r := newRig()
 	g.jobs = seed%7 == 1 || seed%7 == 2 || seed%7 == 4
 	g.shards = seed%7 == 2 || seed%7 == 3 || seed%7 == 6
-	if seed%5 == 4 { // a group that begins at a level of its own
+	g.groups = seed%11 == 5 || seed%11 == 6
+	if seed%11 == 6 {
+		r.further()
+	} else if seed%5 == 4 { // a group that begins at a level of its own
 		r.begin(1 + uint32(g.rand.IntN(wire.FeatureLevel)))
 	}
 	if seed%2 == 0 { // often more to release than an entry may
@@ -84,7 +87,7 @@ func runRandom(t *testing.T, seed uint64, n int, each ...func(r *rig, entry []by
 	if seed%7 == 3 { // often more names of sets than an entry may touch
 		r.touch(int(4 + seed%9))
 	}
-	for begin := seed%3 > 0; g.made < n; begin = false {
+	for begin := seed%3 > 0 && seed%11 != 6; g.made < n; begin = false {
 		data := g.entry(&r.model)
 		if begin {
 			data = g.raised()
@@ -228,6 +231,12 @@ func (r *rig) compare(batch *wire.Batch) error {
 	}
 	if got, want := r.straight.GroupConfig(), r.model.Config; got != want {
 		return fmt.Errorf("settings %v, want %v", got, want)
+	}
+	if got, want := r.straight.Directory(), reference.Directory(&r.model); !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("groups %v, want %v", got, want)
+	}
+	if got, want := r.straight.Following(), reference.Following(&r.model); !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("follows %v, want %v", got, want)
 	}
 	if level, _ := r.straight.Level(); level != max(r.model.Level, 1) {
 		return fmt.Errorf("level %d, want %d", level, r.model.Level)

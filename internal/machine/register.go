@@ -21,6 +21,11 @@ func (m *Machine) register(id wire.ID, member, floor uint64, c *wire.Register) *
 	if m.gone[id] != nil || m.tombstones.byID[id] != nil && m.levels.agreed >= wire.LevelBounds {
 		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the incarnation has ended; draw a new one")
 	}
+	if x := (grouping{m}); x.isFurther() {
+		if r := x.mayRegister(c); r != nil {
+			return r
+		}
+	}
 	known := m.known(c.Member)
 	var old *incarnation
 	if known != nil {
@@ -81,7 +86,7 @@ func (m *Machine) checkSuccession(known *member, id wire.ID, c *wire.Register) *
 		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the registration has expired; draw a new incarnation")
 	case !known.precedes(c):
 		return m.refuse(wire.Code_STALE_BOOT, "the member has registered with this boot and attempt or later ones")
-	case !presents(c, known.token):
+	case m.following == nil && !presents(c, known.token):
 		return m.refuse(wire.Code_STALE_BOOT, "the succession token is not that of the member's last registration")
 	case known.public != "" && known.public != string(c.Key):
 		return m.refuse(wire.Code_INVALID, "the member has another key")

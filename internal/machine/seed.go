@@ -45,8 +45,9 @@ func FirstState(level uint32) []wire.Change {
 // same number, and so do the lock indexes of keys that were locked before: it is larger
 // than each that the old group gives out, as long as that makes fewer than 2^48 changes in
 // an epoch. Nothing of the state depends on the feature level, so that of the new group is the highest
-// that this build supports. The machine must not be used while the pairs are read.
-func (m *Machine) Seed(count uint64) (iter.Seq2[[]byte, []byte], error) {
+// that this build supports. The further groups are kept, or else forgotten. A further group lists the new group's first
+// member, which could not register otherwise. The machine must not be used while the pairs are read.
+func (m *Machine) Seed(count uint64, first fact.MemberRecord, keepGroups bool) (iter.Seq2[[]byte, []byte], error) {
 	switch {
 	case m.epoch >= maxEpoch:
 		return nil, ErrLastEpoch
@@ -60,6 +61,13 @@ func (m *Machine) Seed(count uint64) (iter.Seq2[[]byte, []byte], error) {
 	s.keys.changes = max(m.keys.changes, s.fence())
 	s.keys.lockFloor = max(m.keys.lockFloor, s.fence())
 	s.keys.lockFloorAt = m.keys.lockFloorAt
+	s.groups = m.groups.seed(keepGroups)
+	if f := m.following; f != nil { // the new default group may be at a lower index than the old one was
+		s.following = &following{group: f.group, sealed: f.sealed, voters: []uint64{first.ID}}
+		k := newMember(first.ID)
+		k.follow(groupMember(&first))
+		s.addMember(k)
+	}
 	m.keys.tree.Ascend(func(e *fact.Entry) bool {
 		s.plant(e, m.sessions[e.Session])
 		return true
@@ -88,8 +96,18 @@ func (m *Machine) plant(e *fact.Entry, by *session) {
 
 // yield yields the pairs of a seed; semaphores are the old group's.
 func (m *Machine) yield(old *Machine, jobs seedJobs, yield func(key, value []byte) bool) {
+	for _, g := range m.Directory().Groups {
+		if f := (&furtherGroup{g}); !yield([]byte(f.key()), encode(f)) {
+			return
+		}
+	}
 	if !yieldSeed(jobs.jobs, yield) {
 		return
+	}
+	for _, r := range m.Members() {
+		if k := m.members[r.ID]; !yield([]byte(k.key()), encode(k)) {
+			return
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(old.semaphores.byName)) {
 		s := old.semaphores.byName[name]

@@ -67,7 +67,7 @@ func (r *rig) shownShards(s *reference.ShardSet) ShardsView {
 // checkBalance wants each worker to have its share by capacity, rounded down or up, where nothing is under way.
 func (r *rig) checkBalance(v ShardsView) error {
 	at, pending := r.straight.NextDeadline()
-	if v.Next != 0 || v.Moving > 0 || v.Waiting > 0 || v.Takers == 0 || v.Takers < len(v.Workers) || pending && at <= r.straight.Now() {
+	if (grouping{r.straight}).isSealed() || v.Next != 0 || v.Moving > 0 || v.Waiting > 0 || v.Takers == 0 || v.Takers < len(v.Workers) || pending && at <= r.straight.Now() {
 		return nil
 	}
 	capacity := 0

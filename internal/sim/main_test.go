@@ -13,7 +13,4 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// group is the number of the only group.
-const group = 0
-
 var discardLogger = slog.New(slog.DiscardHandler)

@@ -98,7 +98,7 @@ func (m *simMember) openDisk() (*storage.Store, *raftlog.Log) {
 	if err != nil {
 		m.sim.fail("member %d: open the disk: %v", m.n, err)
 	}
-	log, err := raftlog.Open(store, group)
+	log, err := raftlog.Open(store)
 	if err != nil {
 		m.sim.fail("member %d: open the log: %v", m.n, err)
 	}

@@ -17,7 +17,7 @@ import (
 
 // Limits of frames, in bytes, by what they contain.
 const (
-	MaxHello       = 4 << 10        // Hello
+	MaxHello       = 8 << 10        // Hello
 	MaxProof       = 8 << 10        // Proof
 	MaxForm        = 64 << 10       // FormRequest, FormReply
 	MaxFrame       = 4 << 20        // Frame, MemberFrame
@@ -49,6 +49,7 @@ const (
 	maxNumbers  = 1_024  // of one grant; the machine grants less
 	maxNames    = 1_024  // of one set, in each mode; the machine accepts less
 	maxShards   = 4_096  // of one ReleaseShards; the machine accepts less
+	maxGroups   = 256    // of a member, besides the default one; the machine accepts less
 )
 
 // Bound is the most that a field may have. Bytes is of each element.
@@ -67,7 +68,7 @@ func Bounds() map[string]Bound {
 	return map[string]Bound{
 		"Hello.group": text(MaxHello), "Hello.cluster": text(MaxHello), "Hello.incarnation": text(MaxHello), "Hello.advertise": text(MaxHello),
 		"Hello.name": text(MaxHello), "Hello.refusal": text(MaxHello), "Hello.key": text(MaxHello), "Hello.nonce": text(MaxHello),
-		"Hello.endorsements": many(maxChain), "Endorsement.key": text(MaxForm), "Endorsement.signature": text(MaxForm),
+		"Hello.endorsements": many(maxChain), "Hello.groups": many(maxGroups), "Endorsement.key": text(MaxForm), "Endorsement.signature": text(MaxForm),
 		"Proof.signature": text(MaxProof), "Proof.refusal": text(MaxProof),
 
 		"GossipMeta.cluster": text(MaxForm), "GossipMeta.name": text(MaxForm), "GossipMeta.advertise": text(MaxForm), "GossipMeta.key": text(MaxForm),
@@ -115,7 +116,10 @@ func commandBounds() map[string]Bound {
 		"UnlockSet.session": c, "UnlockSet.trace": c,
 		"RunJob.job": c, "RunJob.key": c, "RunJob.session": c,
 		"EndRun.job": c, "EndRun.key": c, "EndRun.session": c, "EndRun.detail": c, "EndRun.trace": c,
-		"DeleteJob.job":  c,
+		"DeleteJob.job":    c,
+		"CreateGroup.name": c, "CreateGroup.voters": {8 * maxIDs, maxIDs}, "CreateGroup.standbys": {8 * maxIDs, maxIDs},
+		"FollowMembers.members": many(maxIDs), "FollowMembers.voters": {8 * maxIDs, maxIDs},
+		"GroupMember.key": c, "GroupMember.name": c, "GroupMember.advertise": c,
 		"JoinShards.set": c, "JoinShards.session": c, "LeaveShards.set": c, "LeaveShards.session": c, "ReleaseShards.set": c,
 		"ReleaseShards.session": c, "ReleaseShards.shards": {10 * maxShards, maxShards}, "ReleaseShards.fences": {10 * maxShards, maxShards},
 		"ResizeShards.set": c,

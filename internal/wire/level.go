@@ -55,6 +55,8 @@ func operationLevel(field protowire.Number) uint32 {
 		return LevelShards
 	case 38: // delete_job
 		return LevelDeleteJob
+	case 39, 40, 41, 42: // create_group, drop_group, follow_members, seal_group
+		return LevelGroups
 	}
 	return 0
 }

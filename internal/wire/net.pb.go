@@ -106,9 +106,13 @@ type Hello struct {
 	FeatureLevel uint32 `protobuf:"varint,15,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest that the process supports
 	// The current term and the index of the log's last entry, as far as they are durable
 	// here: what the member has acknowledged at most.
-	DurableTerm   uint64         `protobuf:"varint,16,opt,name=durable_term,json=durableTerm,proto3" json:"durable_term,omitempty"`
-	DurableIndex  uint64         `protobuf:"varint,17,opt,name=durable_index,json=durableIndex,proto3" json:"durable_index,omitempty"`
-	Endorsements  []*Endorsement `protobuf:"bytes,18,rep,name=endorsements,proto3" json:"endorsements,omitempty"` // of the member that sends this; see Endorsement
+	DurableTerm  uint64         `protobuf:"varint,16,opt,name=durable_term,json=durableTerm,proto3" json:"durable_term,omitempty"`
+	DurableIndex uint64         `protobuf:"varint,17,opt,name=durable_index,json=durableIndex,proto3" json:"durable_index,omitempty"`
+	Endorsements []*Endorsement `protobuf:"bytes,18,rep,name=endorsements,proto3" json:"endorsements,omitempty"` // of the member that sends this; see Endorsement
+	// The same of each further group that the member has a log of, by number; and how many groups it knows
+	// to have been created: one of a lower number that is not there was deleted.
+	Groups        []*GroupPosition `protobuf:"bytes,26,rep,name=groups,proto3" json:"groups,omitempty"`
+	GroupsCreated uint32           `protobuf:"varint,27,opt,name=groups_created,json=groupsCreated,proto3" json:"groups_created,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -269,6 +273,80 @@ func (x *Hello) GetEndorsements() []*Endorsement {
 	return nil
 }
 
+func (x *Hello) GetGroups() []*GroupPosition {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *Hello) GetGroupsCreated() uint32 {
+	if x != nil {
+		return x.GroupsCreated
+	}
+	return 0
+}
+
+type GroupPosition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         uint32                 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
+	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupPosition) Reset() {
+	*x = GroupPosition{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupPosition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupPosition) ProtoMessage() {}
+
+func (x *GroupPosition) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupPosition.ProtoReflect.Descriptor instead.
+func (*GroupPosition) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GroupPosition) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *GroupPosition) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *GroupPosition) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 // Endorsement is the statement of a member that the group has admitted another one.
 // They form a chain: each is of the member whose key the next one has, and the last one of
 // the member that presents them.
@@ -283,7 +361,7 @@ type Endorsement struct {
 
 func (x *Endorsement) Reset() {
 	*x = Endorsement{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[1]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -295,7 +373,7 @@ func (x *Endorsement) String() string {
 func (*Endorsement) ProtoMessage() {}
 
 func (x *Endorsement) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[1]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -308,7 +386,7 @@ func (x *Endorsement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endorsement.ProtoReflect.Descriptor instead.
 func (*Endorsement) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{1}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Endorsement) GetKey() []byte {
@@ -345,7 +423,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[2]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +435,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[2]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +448,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{2}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Proof) GetSignature() []byte {
@@ -410,7 +488,7 @@ type GossipMeta struct {
 
 func (x *GossipMeta) Reset() {
 	*x = GossipMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[3]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +500,7 @@ func (x *GossipMeta) String() string {
 func (*GossipMeta) ProtoMessage() {}
 
 func (x *GossipMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[3]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +513,7 @@ func (x *GossipMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipMeta.ProtoReflect.Descriptor instead.
 func (*GossipMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{3}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GossipMeta) GetVersion() uint32 {
@@ -529,7 +607,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -541,7 +619,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,7 +632,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{4}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Proposal) GetCluster() []byte {
@@ -597,7 +675,7 @@ type Founder struct {
 
 func (x *Founder) Reset() {
 	*x = Founder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +687,7 @@ func (x *Founder) String() string {
 func (*Founder) ProtoMessage() {}
 
 func (x *Founder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +700,7 @@ func (x *Founder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founder.ProtoReflect.Descriptor instead.
 func (*Founder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{5}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Founder) GetMember() uint64 {
@@ -667,7 +745,7 @@ type FormRequest struct {
 
 func (x *FormRequest) Reset() {
 	*x = FormRequest{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +757,7 @@ func (x *FormRequest) String() string {
 func (*FormRequest) ProtoMessage() {}
 
 func (x *FormRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +770,7 @@ func (x *FormRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormRequest.ProtoReflect.Descriptor instead.
 func (*FormRequest) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{6}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FormRequest) GetProposal() *Proposal {
@@ -738,7 +816,7 @@ type FormReply struct {
 
 func (x *FormReply) Reset() {
 	*x = FormReply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +828,7 @@ func (x *FormReply) String() string {
 func (*FormReply) ProtoMessage() {}
 
 func (x *FormReply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +841,7 @@ func (x *FormReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormReply.ProtoReflect.Descriptor instead.
 func (*FormReply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{7}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FormReply) GetAccepted() bool {
@@ -827,7 +905,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +917,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +930,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{8}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Admission) GetCluster() []byte {
@@ -881,13 +959,14 @@ type SnapshotHeader struct {
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	Raft          []byte                 `protobuf:"bytes,2,opt,name=raft,proto3" json:"raft,omitempty"` // the marshalled raftpb.Message (MsgSnap) without data
 	Digest        uint64                 `protobuf:"varint,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	Group         uint32                 `protobuf:"varint,4,opt,name=group,proto3" json:"group,omitempty"` // number; 0: the default group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +978,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +991,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{9}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SnapshotHeader) GetVersion() uint32 {
@@ -936,6 +1015,13 @@ func (x *SnapshotHeader) GetDigest() uint64 {
 	return 0
 }
 
+func (x *SnapshotHeader) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
 type SnapshotChunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pairs         []*Pair                `protobuf:"bytes,1,rep,name=pairs,proto3" json:"pairs,omitempty"`
@@ -947,7 +1033,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1045,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1058,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{10}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SnapshotChunk) GetPairs() []*Pair {
@@ -1006,7 +1092,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1104,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1117,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{11}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -1072,7 +1158,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1170,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1183,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{12}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Identity) GetVersion() uint32 {
@@ -1205,7 +1291,7 @@ type Divergence struct {
 
 func (x *Divergence) Reset() {
 	*x = Divergence{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1303,7 @@ func (x *Divergence) String() string {
 func (*Divergence) ProtoMessage() {}
 
 func (x *Divergence) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1316,7 @@ func (x *Divergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Divergence.ProtoReflect.Descriptor instead.
 func (*Divergence) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{13}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Divergence) GetVersion() uint32 {
@@ -1278,7 +1364,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1376,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1389,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{14}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Peer) GetMember() uint64 {
@@ -1372,7 +1458,7 @@ type BackupHeader struct {
 
 func (x *BackupHeader) Reset() {
 	*x = BackupHeader{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1470,7 @@ func (x *BackupHeader) String() string {
 func (*BackupHeader) ProtoMessage() {}
 
 func (x *BackupHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1483,7 @@ func (x *BackupHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
 func (*BackupHeader) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{15}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BackupHeader) GetGroup() string {
@@ -1472,7 +1558,7 @@ type BackupChunk struct {
 
 func (x *BackupChunk) Reset() {
 	*x = BackupChunk{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1570,7 @@ func (x *BackupChunk) String() string {
 func (*BackupChunk) ProtoMessage() {}
 
 func (x *BackupChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1583,7 @@ func (x *BackupChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupChunk.ProtoReflect.Descriptor instead.
 func (*BackupChunk) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{16}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BackupChunk) GetPairs() []*Pair {
@@ -1517,7 +1603,7 @@ type BackupEnd struct {
 
 func (x *BackupEnd) Reset() {
 	*x = BackupEnd{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1615,7 @@ func (x *BackupEnd) String() string {
 func (*BackupEnd) ProtoMessage() {}
 
 func (x *BackupEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1628,7 @@ func (x *BackupEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEnd.ProtoReflect.Descriptor instead.
 func (*BackupEnd) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{17}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BackupEnd) GetPairs() uint64 {
@@ -1563,7 +1649,7 @@ var File_github_com_conclave_go_conclave_internal_wire_net_proto protoreflect.Fi
 
 const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" +
 	"\n" +
-	"7github.com/conclave-go/conclave/internal/wire/net.proto\x12\x14conclave.internal.v1\"\xb3\x04\n" +
+	"7github.com/conclave-go/conclave/internal/wire/net.proto\x12\x14conclave.internal.v1\"\x97\x05\n" +
 	"\x05Hello\x12!\n" +
 	"\fmin_protocol\x18\x01 \x01(\rR\vminProtocol\x12!\n" +
 	"\fmax_protocol\x18\x02 \x01(\rR\vmaxProtocol\x12\x14\n" +
@@ -1583,7 +1669,13 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\rfeature_level\x18\x0f \x01(\rR\ffeatureLevel\x12!\n" +
 	"\fdurable_term\x18\x10 \x01(\x04R\vdurableTerm\x12#\n" +
 	"\rdurable_index\x18\x11 \x01(\x04R\fdurableIndex\x12E\n" +
-	"\fendorsements\x18\x12 \x03(\v2!.conclave.internal.v1.EndorsementR\fendorsements\"S\n" +
+	"\fendorsements\x18\x12 \x03(\v2!.conclave.internal.v1.EndorsementR\fendorsements\x12;\n" +
+	"\x06groups\x18\x1a \x03(\v2#.conclave.internal.v1.GroupPositionR\x06groups\x12%\n" +
+	"\x0egroups_created\x18\x1b \x01(\rR\rgroupsCreated\"O\n" +
+	"\rGroupPosition\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\rR\x05group\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\"S\n" +
 	"\vEndorsement\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\fR\tsignature\x12\x14\n" +
@@ -1632,11 +1724,12 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\tAdmission\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\fR\acluster\x127\n" +
 	"\amembers\x18\x02 \x03(\v2\x1d.conclave.internal.v1.FounderR\amembers\x12E\n" +
-	"\fendorsements\x18\x03 \x03(\v2!.conclave.internal.v1.EndorsementR\fendorsements\"V\n" +
+	"\fendorsements\x18\x03 \x03(\v2!.conclave.internal.v1.EndorsementR\fendorsements\"l\n" +
 	"\x0eSnapshotHeader\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04raft\x18\x02 \x01(\fR\x04raft\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\x04R\x06digest\"v\n" +
+	"\x06digest\x18\x03 \x01(\x04R\x06digest\x12\x14\n" +
+	"\x05group\x18\x04 \x01(\rR\x05group\"v\n" +
 	"\rSnapshotChunk\x120\n" +
 	"\x05pairs\x18\x01 \x03(\v2\x1a.conclave.internal.v1.PairR\x05pairs\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\bR\x04last\x12\x1f\n" +
@@ -1713,48 +1806,50 @@ func file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP() 
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_goTypes = []any{
 	(Kind)(0),              // 0: conclave.internal.v1.Kind
 	(*Hello)(nil),          // 1: conclave.internal.v1.Hello
-	(*Endorsement)(nil),    // 2: conclave.internal.v1.Endorsement
-	(*Proof)(nil),          // 3: conclave.internal.v1.Proof
-	(*GossipMeta)(nil),     // 4: conclave.internal.v1.GossipMeta
-	(*Proposal)(nil),       // 5: conclave.internal.v1.Proposal
-	(*Founder)(nil),        // 6: conclave.internal.v1.Founder
-	(*FormRequest)(nil),    // 7: conclave.internal.v1.FormRequest
-	(*FormReply)(nil),      // 8: conclave.internal.v1.FormReply
-	(*Admission)(nil),      // 9: conclave.internal.v1.Admission
-	(*SnapshotHeader)(nil), // 10: conclave.internal.v1.SnapshotHeader
-	(*SnapshotChunk)(nil),  // 11: conclave.internal.v1.SnapshotChunk
-	(*Pair)(nil),           // 12: conclave.internal.v1.Pair
-	(*Identity)(nil),       // 13: conclave.internal.v1.Identity
-	(*Divergence)(nil),     // 14: conclave.internal.v1.Divergence
-	(*Peer)(nil),           // 15: conclave.internal.v1.Peer
-	(*BackupHeader)(nil),   // 16: conclave.internal.v1.BackupHeader
-	(*BackupChunk)(nil),    // 17: conclave.internal.v1.BackupChunk
-	(*BackupEnd)(nil),      // 18: conclave.internal.v1.BackupEnd
+	(*GroupPosition)(nil),  // 2: conclave.internal.v1.GroupPosition
+	(*Endorsement)(nil),    // 3: conclave.internal.v1.Endorsement
+	(*Proof)(nil),          // 4: conclave.internal.v1.Proof
+	(*GossipMeta)(nil),     // 5: conclave.internal.v1.GossipMeta
+	(*Proposal)(nil),       // 6: conclave.internal.v1.Proposal
+	(*Founder)(nil),        // 7: conclave.internal.v1.Founder
+	(*FormRequest)(nil),    // 8: conclave.internal.v1.FormRequest
+	(*FormReply)(nil),      // 9: conclave.internal.v1.FormReply
+	(*Admission)(nil),      // 10: conclave.internal.v1.Admission
+	(*SnapshotHeader)(nil), // 11: conclave.internal.v1.SnapshotHeader
+	(*SnapshotChunk)(nil),  // 12: conclave.internal.v1.SnapshotChunk
+	(*Pair)(nil),           // 13: conclave.internal.v1.Pair
+	(*Identity)(nil),       // 14: conclave.internal.v1.Identity
+	(*Divergence)(nil),     // 15: conclave.internal.v1.Divergence
+	(*Peer)(nil),           // 16: conclave.internal.v1.Peer
+	(*BackupHeader)(nil),   // 17: conclave.internal.v1.BackupHeader
+	(*BackupChunk)(nil),    // 18: conclave.internal.v1.BackupChunk
+	(*BackupEnd)(nil),      // 19: conclave.internal.v1.BackupEnd
 }
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_depIdxs = []int32{
 	0,  // 0: conclave.internal.v1.Hello.kind:type_name -> conclave.internal.v1.Kind
-	2,  // 1: conclave.internal.v1.Hello.endorsements:type_name -> conclave.internal.v1.Endorsement
-	6,  // 2: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
-	5,  // 3: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
-	4,  // 4: conclave.internal.v1.FormRequest.candidate:type_name -> conclave.internal.v1.GossipMeta
-	4,  // 5: conclave.internal.v1.FormReply.candidate:type_name -> conclave.internal.v1.GossipMeta
-	4,  // 6: conclave.internal.v1.FormReply.candidates:type_name -> conclave.internal.v1.GossipMeta
-	9,  // 7: conclave.internal.v1.FormReply.admission:type_name -> conclave.internal.v1.Admission
-	6,  // 8: conclave.internal.v1.Admission.members:type_name -> conclave.internal.v1.Founder
-	2,  // 9: conclave.internal.v1.Admission.endorsements:type_name -> conclave.internal.v1.Endorsement
-	12, // 10: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
-	5,  // 11: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
-	2,  // 12: conclave.internal.v1.Identity.endorsements:type_name -> conclave.internal.v1.Endorsement
-	12, // 13: conclave.internal.v1.BackupChunk.pairs:type_name -> conclave.internal.v1.Pair
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	3,  // 1: conclave.internal.v1.Hello.endorsements:type_name -> conclave.internal.v1.Endorsement
+	2,  // 2: conclave.internal.v1.Hello.groups:type_name -> conclave.internal.v1.GroupPosition
+	7,  // 3: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
+	6,  // 4: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
+	5,  // 5: conclave.internal.v1.FormRequest.candidate:type_name -> conclave.internal.v1.GossipMeta
+	5,  // 6: conclave.internal.v1.FormReply.candidate:type_name -> conclave.internal.v1.GossipMeta
+	5,  // 7: conclave.internal.v1.FormReply.candidates:type_name -> conclave.internal.v1.GossipMeta
+	10, // 8: conclave.internal.v1.FormReply.admission:type_name -> conclave.internal.v1.Admission
+	7,  // 9: conclave.internal.v1.Admission.members:type_name -> conclave.internal.v1.Founder
+	3,  // 10: conclave.internal.v1.Admission.endorsements:type_name -> conclave.internal.v1.Endorsement
+	13, // 11: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
+	6,  // 12: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
+	3,  // 13: conclave.internal.v1.Identity.endorsements:type_name -> conclave.internal.v1.Endorsement
+	13, // 14: conclave.internal.v1.BackupChunk.pairs:type_name -> conclave.internal.v1.Pair
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_net_proto_init() }
@@ -1768,7 +1863,7 @@ func file_github_com_conclave_go_conclave_internal_wire_net_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

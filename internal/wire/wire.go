@@ -42,7 +42,8 @@ const (
 	LevelShards     = 9  // sets of shards: JoinShards, LeaveShards, ReleaseShards and ResizeShards
 	LevelDeleteJob  = 10 // DeleteJob
 	LevelReserve    = 10 // names are not reserved for a set with refuse_deadlock where that would close a cycle; searches for cycles see each reservation
-	FeatureLevel    = LevelDeleteJob
+	LevelGroups     = 11 // several groups: CreateGroup, DropGroup, FollowMembers and SealGroup
+	FeatureLevel    = LevelGroups
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.

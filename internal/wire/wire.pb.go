@@ -337,6 +337,7 @@ const (
 	Code_LEVEL               Code = 23 // the feature level is not supported by every member; detail
 	Code_DEADLOCK            Code = 24 // the wait of a Lock with refuse_deadlock would close a cycle; cycle
 	Code_JOB_DONE            Code = 25 // the key is not to run any more; run
+	Code_GROUP_DELETED       Code = 26 // the group is sealed: it is deleted
 )
 
 // Enum value maps for Code.
@@ -368,6 +369,7 @@ var (
 		23: "LEVEL",
 		24: "DEADLOCK",
 		25: "JOB_DONE",
+		26: "GROUP_DELETED",
 	}
 	Code_value = map[string]int32{
 		"CODE_UNSPECIFIED":    0,
@@ -396,6 +398,7 @@ var (
 		"LEVEL":               23,
 		"DEADLOCK":            24,
 		"JOB_DONE":            25,
+		"GROUP_DELETED":       26,
 	}
 )
 
@@ -496,7 +499,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -722,7 +725,9 @@ type Frame struct {
 	//	*Frame_Digest
 	//	*Frame_Membership
 	//	*Frame_CrashEvidence
-	Body          isFrame_Body `protobuf_oneof:"body"`
+	Body isFrame_Body `protobuf_oneof:"body"`
+	// From feature level 11 on: the number of the group that the frame belongs to; 0: the default group.
+	Group         uint32 `protobuf:"varint,7,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -816,6 +821,13 @@ func (x *Frame) GetCrashEvidence() *CrashEvidence {
 		}
 	}
 	return nil
+}
+
+func (x *Frame) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
 }
 
 type isFrame_Body interface {
@@ -2379,6 +2391,10 @@ type Command struct {
 	//	*Command_ReleaseShards
 	//	*Command_ResizeShards
 	//	*Command_DeleteJob
+	//	*Command_CreateGroup
+	//	*Command_DropGroup
+	//	*Command_FollowMembers
+	//	*Command_SealGroup
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2763,6 +2779,42 @@ func (x *Command) GetDeleteJob() *DeleteJob {
 	return nil
 }
 
+func (x *Command) GetCreateGroup() *CreateGroup {
+	if x != nil {
+		if x, ok := x.Op.(*Command_CreateGroup); ok {
+			return x.CreateGroup
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDropGroup() *DropGroup {
+	if x != nil {
+		if x, ok := x.Op.(*Command_DropGroup); ok {
+			return x.DropGroup
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetFollowMembers() *FollowMembers {
+	if x != nil {
+		if x, ok := x.Op.(*Command_FollowMembers); ok {
+			return x.FollowMembers
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSealGroup() *SealGroup {
+	if x != nil {
+		if x, ok := x.Op.(*Command_SealGroup); ok {
+			return x.SealGroup
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -2919,6 +2971,22 @@ type Command_DeleteJob struct {
 	DeleteJob *DeleteJob `protobuf:"bytes,38,opt,name=delete_job,json=deleteJob,proto3,oneof"` // level 10
 }
 
+type Command_CreateGroup struct {
+	CreateGroup *CreateGroup `protobuf:"bytes,39,opt,name=create_group,json=createGroup,proto3,oneof"` // level 11
+}
+
+type Command_DropGroup struct {
+	DropGroup *DropGroup `protobuf:"bytes,40,opt,name=drop_group,json=dropGroup,proto3,oneof"` // level 11
+}
+
+type Command_FollowMembers struct {
+	FollowMembers *FollowMembers `protobuf:"bytes,41,opt,name=follow_members,json=followMembers,proto3,oneof"` // level 11
+}
+
+type Command_SealGroup struct {
+	SealGroup *SealGroup `protobuf:"bytes,42,opt,name=seal_group,json=sealGroup,proto3,oneof"` // level 11
+}
+
 func (*Command_Register) isCommand_Op() {}
 
 func (*Command_Renew) isCommand_Op() {}
@@ -2994,6 +3062,14 @@ func (*Command_ReleaseShards) isCommand_Op() {}
 func (*Command_ResizeShards) isCommand_Op() {}
 
 func (*Command_DeleteJob) isCommand_Op() {}
+
+func (*Command_CreateGroup) isCommand_Op() {}
+
+func (*Command_DropGroup) isCommand_Op() {}
+
+func (*Command_FollowMembers) isCommand_Op() {}
+
+func (*Command_SealGroup) isCommand_Op() {}
 
 // Register registers the submission's incarnation. It succeeds only with a
 // (boot, attempt) larger than in every earlier registration of the member, and with
@@ -3576,6 +3652,329 @@ func (x *RaiseLevel) GetMembers() []uint64 {
 	return nil
 }
 
+// CreateGroup creates a further group in the default one, unless there is one of that name. The members
+// named are those of Raft's configuration of the default group, with which the new one begins.
+type CreateGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Voters        []uint64               `protobuf:"fixed64,2,rep,packed,name=voters,proto3" json:"voters,omitempty"`     // ascending
+	Standbys      []uint64               `protobuf:"fixed64,3,rep,packed,name=standbys,proto3" json:"standbys,omitempty"` // ascending
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateGroup) Reset() {
+	*x = CreateGroup{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateGroup) ProtoMessage() {}
+
+func (x *CreateGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateGroup.ProtoReflect.Descriptor instead.
+func (*CreateGroup) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *CreateGroup) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateGroup) GetVoters() []uint64 {
+	if x != nil {
+		return x.Voters
+	}
+	return nil
+}
+
+func (x *CreateGroup) GetStandbys() []uint64 {
+	if x != nil {
+		return x.Standbys
+	}
+	return nil
+}
+
+// DropGroup removes a further group that is sealed from the default one.
+type DropGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Fences        uint64                 `protobuf:"varint,2,opt,name=fences,proto3" json:"fences,omitempty"` // how many the group has granted: those of later groups are larger
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropGroup) Reset() {
+	*x = DropGroup{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropGroup) ProtoMessage() {}
+
+func (x *DropGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropGroup.ProtoReflect.Descriptor instead.
+func (*DropGroup) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *DropGroup) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *DropGroup) GetFences() uint64 {
+	if x != nil {
+		return x.Fences
+	}
+	return 0
+}
+
+// FollowMembers has a further group follow the members of the default one. It has no effect unless it is
+// of a later index than the last.
+type FollowMembers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`           // of the default group, at which all of this held
+	Level         uint32                 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`           // the feature level
+	Members       []*GroupMember         `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`        // ascending; others are removed
+	Voters        []uint64               `protobuf:"fixed64,4,rep,packed,name=voters,proto3" json:"voters,omitempty"` // ascending: in Raft's configuration of the default group
+	Wanted        uint32                 `protobuf:"varint,5,opt,name=wanted,proto3" json:"wanted,omitempty"`         // voters, by the settings
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowMembers) Reset() {
+	*x = FollowMembers{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowMembers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowMembers) ProtoMessage() {}
+
+func (x *FollowMembers) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowMembers.ProtoReflect.Descriptor instead.
+func (*FollowMembers) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *FollowMembers) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *FollowMembers) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *FollowMembers) GetMembers() []*GroupMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *FollowMembers) GetVoters() []uint64 {
+	if x != nil {
+		return x.Voters
+	}
+	return nil
+}
+
+func (x *FollowMembers) GetWanted() uint32 {
+	if x != nil {
+		return x.Wanted
+	}
+	return 0
+}
+
+type GroupMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        uint64                 `protobuf:"fixed64,1,opt,name=member,proto3" json:"member,omitempty"`
+	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"` // public
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Advertise     string                 `protobuf:"bytes,4,opt,name=advertise,proto3" json:"advertise,omitempty"`
+	Ephemeral     bool                   `protobuf:"varint,5,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`                           // see Register
+	FeatureLevel  uint32                 `protobuf:"varint,6,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // of its last process in the default group
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupMember) Reset() {
+	*x = GroupMember{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupMember) ProtoMessage() {}
+
+func (x *GroupMember) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
+func (*GroupMember) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *GroupMember) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *GroupMember) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *GroupMember) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GroupMember) GetAdvertise() string {
+	if x != nil {
+		return x.Advertise
+	}
+	return ""
+}
+
+func (x *GroupMember) GetEphemeral() bool {
+	if x != nil {
+		return x.Ephemeral
+	}
+	return false
+}
+
+func (x *GroupMember) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+// SealGroup ends a further group: from then on it refuses every command. Without force it is refused
+// while the group holds anything.
+type SealGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Force         bool                   `protobuf:"varint,1,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SealGroup) Reset() {
+	*x = SealGroup{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SealGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SealGroup) ProtoMessage() {}
+
+func (x *SealGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SealGroup.ProtoReflect.Descriptor instead.
+func (*SealGroup) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SealGroup) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
 type OpenSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // 16 bytes, random, drawn by the caller
@@ -3590,7 +3989,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +4001,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +4014,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *OpenSession) GetId() []byte {
@@ -3671,7 +4070,7 @@ type CreateSession struct {
 
 func (x *CreateSession) Reset() {
 	*x = CreateSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3683,7 +4082,7 @@ func (x *CreateSession) String() string {
 func (*CreateSession) ProtoMessage() {}
 
 func (x *CreateSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3696,7 +4095,7 @@ func (x *CreateSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSession.ProtoReflect.Descriptor instead.
 func (*CreateSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CreateSession) GetSession() *OpenSession {
@@ -3716,7 +4115,7 @@ type RenewSession struct {
 
 func (x *RenewSession) Reset() {
 	*x = RenewSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3728,7 +4127,7 @@ func (x *RenewSession) String() string {
 func (*RenewSession) ProtoMessage() {}
 
 func (x *RenewSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3741,7 +4140,7 @@ func (x *RenewSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewSession.ProtoReflect.Descriptor instead.
 func (*RenewSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RenewSession) GetId() []byte {
@@ -3761,7 +4160,7 @@ type AttachSession struct {
 
 func (x *AttachSession) Reset() {
 	*x = AttachSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +4172,7 @@ func (x *AttachSession) String() string {
 func (*AttachSession) ProtoMessage() {}
 
 func (x *AttachSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +4185,7 @@ func (x *AttachSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSession.ProtoReflect.Descriptor instead.
 func (*AttachSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AttachSession) GetId() []byte {
@@ -3811,7 +4210,7 @@ type SetCheck struct {
 
 func (x *SetCheck) Reset() {
 	*x = SetCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3823,7 +4222,7 @@ func (x *SetCheck) String() string {
 func (*SetCheck) ProtoMessage() {}
 
 func (x *SetCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3836,7 +4235,7 @@ func (x *SetCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCheck.ProtoReflect.Descriptor instead.
 func (*SetCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetCheck) GetName() string {
@@ -3883,7 +4282,7 @@ type DropCheck struct {
 
 func (x *DropCheck) Reset() {
 	*x = DropCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3895,7 +4294,7 @@ func (x *DropCheck) String() string {
 func (*DropCheck) ProtoMessage() {}
 
 func (x *DropCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3908,7 +4307,7 @@ func (x *DropCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropCheck.ProtoReflect.Descriptor instead.
 func (*DropCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DropCheck) GetName() string {
@@ -3932,7 +4331,7 @@ type ReportGossip struct {
 
 func (x *ReportGossip) Reset() {
 	*x = ReportGossip{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +4343,7 @@ func (x *ReportGossip) String() string {
 func (*ReportGossip) ProtoMessage() {}
 
 func (x *ReportGossip) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3957,7 +4356,7 @@ func (x *ReportGossip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportGossip.ProtoReflect.Descriptor instead.
 func (*ReportGossip) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReportGossip) GetMember() uint64 {
@@ -4003,7 +4402,7 @@ type ReportProcess struct {
 
 func (x *ReportProcess) Reset() {
 	*x = ReportProcess{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4414,7 @@ func (x *ReportProcess) String() string {
 func (*ReportProcess) ProtoMessage() {}
 
 func (x *ReportProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4427,7 @@ func (x *ReportProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProcess.ProtoReflect.Descriptor instead.
 func (*ReportProcess) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReportProcess) GetMember() uint64 {
@@ -4069,7 +4468,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4081,7 +4480,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4094,7 +4493,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CloseSession) GetId() []byte {
@@ -4143,7 +4542,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4155,7 +4554,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4168,7 +4567,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Lock) GetName() string {
@@ -4290,7 +4689,7 @@ type Refill struct {
 
 func (x *Refill) Reset() {
 	*x = Refill{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4302,7 +4701,7 @@ func (x *Refill) String() string {
 func (*Refill) ProtoMessage() {}
 
 func (x *Refill) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4315,7 +4714,7 @@ func (x *Refill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refill.ProtoReflect.Descriptor instead.
 func (*Refill) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Refill) GetName() string {
@@ -4368,7 +4767,7 @@ type Unlock struct {
 
 func (x *Unlock) Reset() {
 	*x = Unlock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4380,7 +4779,7 @@ func (x *Unlock) String() string {
 func (*Unlock) ProtoMessage() {}
 
 func (x *Unlock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4393,7 +4792,7 @@ func (x *Unlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unlock.ProtoReflect.Descriptor instead.
 func (*Unlock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Unlock) GetName() string {
@@ -4459,7 +4858,7 @@ type Downgrade struct {
 
 func (x *Downgrade) Reset() {
 	*x = Downgrade{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4471,7 +4870,7 @@ func (x *Downgrade) String() string {
 func (*Downgrade) ProtoMessage() {}
 
 func (x *Downgrade) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4484,7 +4883,7 @@ func (x *Downgrade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Downgrade.ProtoReflect.Descriptor instead.
 func (*Downgrade) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Downgrade) GetName() string {
@@ -4539,7 +4938,7 @@ type Extend struct {
 
 func (x *Extend) Reset() {
 	*x = Extend{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +4950,7 @@ func (x *Extend) String() string {
 func (*Extend) ProtoMessage() {}
 
 func (x *Extend) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4564,7 +4963,7 @@ func (x *Extend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extend.ProtoReflect.Descriptor instead.
 func (*Extend) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Extend) GetSpace() Space {
@@ -4642,7 +5041,7 @@ type LockSet struct {
 
 func (x *LockSet) Reset() {
 	*x = LockSet{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4654,7 +5053,7 @@ func (x *LockSet) String() string {
 func (*LockSet) ProtoMessage() {}
 
 func (x *LockSet) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4667,7 +5066,7 @@ func (x *LockSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockSet.ProtoReflect.Descriptor instead.
 func (*LockSet) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LockSet) GetSession() []byte {
@@ -4738,7 +5137,7 @@ type UnlockSet struct {
 
 func (x *UnlockSet) Reset() {
 	*x = UnlockSet{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +5149,7 @@ func (x *UnlockSet) String() string {
 func (*UnlockSet) ProtoMessage() {}
 
 func (x *UnlockSet) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4763,7 +5162,7 @@ func (x *UnlockSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockSet.ProtoReflect.Descriptor instead.
 func (*UnlockSet) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *UnlockSet) GetSession() []byte {
@@ -4805,7 +5204,7 @@ type RunJob struct {
 
 func (x *RunJob) Reset() {
 	*x = RunJob{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4817,7 +5216,7 @@ func (x *RunJob) String() string {
 func (*RunJob) ProtoMessage() {}
 
 func (x *RunJob) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4830,7 +5229,7 @@ func (x *RunJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJob.ProtoReflect.Descriptor instead.
 func (*RunJob) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RunJob) GetJob() string {
@@ -4899,7 +5298,7 @@ type EndRun struct {
 
 func (x *EndRun) Reset() {
 	*x = EndRun{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4911,7 +5310,7 @@ func (x *EndRun) String() string {
 func (*EndRun) ProtoMessage() {}
 
 func (x *EndRun) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4924,7 +5323,7 @@ func (x *EndRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndRun.ProtoReflect.Descriptor instead.
 func (*EndRun) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *EndRun) GetJob() string {
@@ -4994,7 +5393,7 @@ type DeleteJob struct {
 
 func (x *DeleteJob) Reset() {
 	*x = DeleteJob{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5006,7 +5405,7 @@ func (x *DeleteJob) String() string {
 func (*DeleteJob) ProtoMessage() {}
 
 func (x *DeleteJob) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5019,7 +5418,7 @@ func (x *DeleteJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJob.ProtoReflect.Descriptor instead.
 func (*DeleteJob) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DeleteJob) GetJob() string {
@@ -5044,7 +5443,7 @@ type JoinShards struct {
 
 func (x *JoinShards) Reset() {
 	*x = JoinShards{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5056,7 +5455,7 @@ func (x *JoinShards) String() string {
 func (*JoinShards) ProtoMessage() {}
 
 func (x *JoinShards) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5069,7 +5468,7 @@ func (x *JoinShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinShards.ProtoReflect.Descriptor instead.
 func (*JoinShards) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *JoinShards) GetSet() string {
@@ -5126,7 +5525,7 @@ type LeaveShards struct {
 
 func (x *LeaveShards) Reset() {
 	*x = LeaveShards{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5138,7 +5537,7 @@ func (x *LeaveShards) String() string {
 func (*LeaveShards) ProtoMessage() {}
 
 func (x *LeaveShards) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5151,7 +5550,7 @@ func (x *LeaveShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveShards.ProtoReflect.Descriptor instead.
 func (*LeaveShards) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LeaveShards) GetSet() string {
@@ -5191,7 +5590,7 @@ type ReleaseShards struct {
 
 func (x *ReleaseShards) Reset() {
 	*x = ReleaseShards{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5203,7 +5602,7 @@ func (x *ReleaseShards) String() string {
 func (*ReleaseShards) ProtoMessage() {}
 
 func (x *ReleaseShards) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5216,7 +5615,7 @@ func (x *ReleaseShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseShards.ProtoReflect.Descriptor instead.
 func (*ReleaseShards) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ReleaseShards) GetSet() string {
@@ -5272,7 +5671,7 @@ type ResizeShards struct {
 
 func (x *ResizeShards) Reset() {
 	*x = ResizeShards{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5284,7 +5683,7 @@ func (x *ResizeShards) String() string {
 func (*ResizeShards) ProtoMessage() {}
 
 func (x *ResizeShards) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5297,7 +5696,7 @@ func (x *ResizeShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeShards.ProtoReflect.Descriptor instead.
 func (*ResizeShards) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ResizeShards) GetSet() string {
@@ -5328,7 +5727,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5340,7 +5739,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5353,7 +5752,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Proclaim) GetName() string {
@@ -5406,7 +5805,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5418,7 +5817,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5431,7 +5830,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Acquire) GetName() string {
@@ -5489,7 +5888,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5501,7 +5900,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5514,7 +5913,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Release) GetName() string {
@@ -5555,7 +5954,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5567,7 +5966,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5580,7 +5979,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Resize) GetName() string {
@@ -5607,7 +6006,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5619,7 +6018,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5632,7 +6031,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -5657,7 +6056,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5669,7 +6068,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5682,7 +6081,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -5747,7 +6146,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5759,7 +6158,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5772,7 +6171,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -5823,7 +6222,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5835,7 +6234,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5848,7 +6247,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Reply) GetCode() Code {
@@ -6023,7 +6422,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6035,7 +6434,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6048,7 +6447,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Run) GetResult() RunResult {
@@ -6128,7 +6527,7 @@ type SetReply struct {
 
 func (x *SetReply) Reset() {
 	*x = SetReply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6140,7 +6539,7 @@ func (x *SetReply) String() string {
 func (*SetReply) ProtoMessage() {}
 
 func (x *SetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6153,7 +6552,7 @@ func (x *SetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
 func (*SetReply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SetReply) GetFences() []uint64 {
@@ -6189,7 +6588,7 @@ type Taken struct {
 
 func (x *Taken) Reset() {
 	*x = Taken{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6201,7 +6600,7 @@ func (x *Taken) String() string {
 func (*Taken) ProtoMessage() {}
 
 func (x *Taken) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6214,7 +6613,7 @@ func (x *Taken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Taken.ProtoReflect.Descriptor instead.
 func (*Taken) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Taken) GetName() uint32 {
@@ -6249,7 +6648,7 @@ type Cycle struct {
 
 func (x *Cycle) Reset() {
 	*x = Cycle{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6261,7 +6660,7 @@ func (x *Cycle) String() string {
 func (*Cycle) ProtoMessage() {}
 
 func (x *Cycle) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6274,7 +6673,7 @@ func (x *Cycle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cycle.ProtoReflect.Descriptor instead.
 func (*Cycle) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Cycle) GetLength() uint32 {
@@ -6305,7 +6704,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6317,7 +6716,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6330,7 +6729,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Wait) GetName() string {
@@ -6384,7 +6783,7 @@ type LockOwner struct {
 
 func (x *LockOwner) Reset() {
 	*x = LockOwner{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6396,7 +6795,7 @@ func (x *LockOwner) String() string {
 func (*LockOwner) ProtoMessage() {}
 
 func (x *LockOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6409,7 +6808,7 @@ func (x *LockOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockOwner.ProtoReflect.Descriptor instead.
 func (*LockOwner) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *LockOwner) GetSession() []byte {
@@ -6515,7 +6914,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6527,7 +6926,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6540,7 +6939,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -6580,7 +6979,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6592,7 +6991,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6605,7 +7004,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -6666,7 +7065,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6678,7 +7077,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6691,7 +7090,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -6749,16 +7148,21 @@ type MachineState struct {
 	FeatureLevel uint32                 `protobuf:"varint,9,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
 	Ended        uint64                 `protobuf:"varint,10,opt,name=ended,proto3" json:"ended,omitempty"` // sessions so far
 	// The group's settings. No voters: none have been set.
-	Voters        uint32 `protobuf:"varint,11,opt,name=voters,proto3" json:"voters,omitempty"`
-	ReplaceAfter  int64  `protobuf:"varint,12,opt,name=replace_after,json=replaceAfter,proto3" json:"replace_after,omitempty"` // 0: never
-	RemoveAfter   int64  `protobuf:"varint,13,opt,name=remove_after,json=removeAfter,proto3" json:"remove_after,omitempty"`    // 0: never
+	Voters       uint32 `protobuf:"varint,11,opt,name=voters,proto3" json:"voters,omitempty"`
+	ReplaceAfter int64  `protobuf:"varint,12,opt,name=replace_after,json=replaceAfter,proto3" json:"replace_after,omitempty"` // 0: never
+	RemoveAfter  int64  `protobuf:"varint,13,opt,name=remove_after,json=removeAfter,proto3" json:"remove_after,omitempty"`    // 0: never
+	// Level 11, of the default group.
+	Groups      uint32 `protobuf:"varint,14,opt,name=groups,proto3" json:"groups,omitempty"`                              // created so far
+	GroupFences uint64 `protobuf:"varint,15,opt,name=group_fences,json=groupFences,proto3" json:"group_fences,omitempty"` // the most that a deleted group had granted
+	// Level 11, of a further group.
+	Following     *Following `protobuf:"bytes,16,opt,name=following,proto3" json:"following,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6770,7 +7174,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6783,7 +7187,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -6877,6 +7281,206 @@ func (x *MachineState) GetRemoveAfter() int64 {
 	return 0
 }
 
+func (x *MachineState) GetGroups() uint32 {
+	if x != nil {
+		return x.Groups
+	}
+	return 0
+}
+
+func (x *MachineState) GetGroupFences() uint64 {
+	if x != nil {
+		return x.GroupFences
+	}
+	return 0
+}
+
+func (x *MachineState) GetFollowing() *Following {
+	if x != nil {
+		return x.Following
+	}
+	return nil
+}
+
+// Following is what a further group has of the default one.
+type Following struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         uint32                 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"` // number
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"` // of the last FollowMembers, or of the group's creation
+	Voters        []uint64               `protobuf:"fixed64,3,rep,packed,name=voters,proto3" json:"voters,omitempty"`
+	Sealed        bool                   `protobuf:"varint,4,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Following) Reset() {
+	*x = Following{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Following) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Following) ProtoMessage() {}
+
+func (x *Following) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Following.ProtoReflect.Descriptor instead.
+func (*Following) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *Following) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *Following) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Following) GetVoters() []uint64 {
+	if x != nil {
+		return x.Voters
+	}
+	return nil
+}
+
+func (x *Following) GetSealed() bool {
+	if x != nil {
+		return x.Sealed
+	}
+	return false
+}
+
+// GroupState is a further group, in the state of the default one.
+type GroupState struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Created uint64                 `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"` // index of its creation
+	// With which the group begins.
+	FeatureLevel  uint32         `protobuf:"varint,3,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
+	Epoch         uint32         `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Fences        uint64         `protobuf:"varint,5,opt,name=fences,proto3" json:"fences,omitempty"`
+	Wanted        uint32         `protobuf:"varint,6,opt,name=wanted,proto3" json:"wanted,omitempty"` // voters, by the settings
+	Voters        []uint64       `protobuf:"fixed64,7,rep,packed,name=voters,proto3" json:"voters,omitempty"`
+	Standbys      []uint64       `protobuf:"fixed64,8,rep,packed,name=standbys,proto3" json:"standbys,omitempty"`
+	Members       []*GroupMember `protobuf:"bytes,9,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupState) Reset() {
+	*x = GroupState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupState) ProtoMessage() {}
+
+func (x *GroupState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupState.ProtoReflect.Descriptor instead.
+func (*GroupState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *GroupState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GroupState) GetCreated() uint64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *GroupState) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *GroupState) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *GroupState) GetFences() uint64 {
+	if x != nil {
+		return x.Fences
+	}
+	return 0
+}
+
+func (x *GroupState) GetWanted() uint32 {
+	if x != nil {
+		return x.Wanted
+	}
+	return 0
+}
+
+func (x *GroupState) GetVoters() []uint64 {
+	if x != nil {
+		return x.Voters
+	}
+	return nil
+}
+
+func (x *GroupState) GetStandbys() []uint64 {
+	if x != nil {
+		return x.Standbys
+	}
+	return nil
+}
+
+func (x *GroupState) GetMembers() []*GroupMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
 type MemberState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Boot          uint64                 `protobuf:"varint,1,opt,name=boot,proto3" json:"boot,omitempty"`
@@ -6898,7 +7502,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6910,7 +7514,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6923,7 +7527,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -7029,7 +7633,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7041,7 +7645,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7054,7 +7658,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{76}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -7100,7 +7704,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7112,7 +7716,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7125,7 +7729,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{77}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -7188,7 +7792,7 @@ type EndedClientState struct {
 
 func (x *EndedClientState) Reset() {
 	*x = EndedClientState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7200,7 +7804,7 @@ func (x *EndedClientState) String() string {
 func (*EndedClientState) ProtoMessage() {}
 
 func (x *EndedClientState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7213,7 +7817,7 @@ func (x *EndedClientState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedClientState.ProtoReflect.Descriptor instead.
 func (*EndedClientState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{78}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *EndedClientState) GetUntil() int64 {
@@ -7246,7 +7850,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7258,7 +7862,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7271,7 +7875,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{79}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SessionState) GetName() string {
@@ -7401,7 +8005,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7413,7 +8017,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7426,7 +8030,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{80}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -7541,7 +8145,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7553,7 +8157,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7566,7 +8170,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{81}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ShareState) GetSession() []byte {
@@ -7663,7 +8267,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7675,7 +8279,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7688,7 +8292,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{82}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -7723,7 +8327,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7735,7 +8339,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7748,7 +8352,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{83}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -7818,7 +8422,7 @@ type SlotState struct {
 
 func (x *SlotState) Reset() {
 	*x = SlotState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7830,7 +8434,7 @@ func (x *SlotState) String() string {
 func (*SlotState) ProtoMessage() {}
 
 func (x *SlotState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7843,7 +8447,7 @@ func (x *SlotState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotState.ProtoReflect.Descriptor instead.
 func (*SlotState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{84}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SlotState) GetSession() string {
@@ -7883,7 +8487,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7895,7 +8499,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7908,7 +8512,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{85}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -8021,7 +8625,7 @@ type JobState struct {
 
 func (x *JobState) Reset() {
 	*x = JobState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8033,7 +8637,7 @@ func (x *JobState) String() string {
 func (*JobState) ProtoMessage() {}
 
 func (x *JobState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8046,7 +8650,7 @@ func (x *JobState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobState.ProtoReflect.Descriptor instead.
 func (*JobState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{86}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *JobState) GetForgets() bool {
@@ -8090,7 +8694,7 @@ type RunState struct {
 
 func (x *RunState) Reset() {
 	*x = RunState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8102,7 +8706,7 @@ func (x *RunState) String() string {
 func (*RunState) ProtoMessage() {}
 
 func (x *RunState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8115,7 +8719,7 @@ func (x *RunState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunState.ProtoReflect.Descriptor instead.
 func (*RunState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{87}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RunState) GetResult() RunResult {
@@ -8208,7 +8812,7 @@ type ShardSetState struct {
 
 func (x *ShardSetState) Reset() {
 	*x = ShardSetState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8220,7 +8824,7 @@ func (x *ShardSetState) String() string {
 func (*ShardSetState) ProtoMessage() {}
 
 func (x *ShardSetState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8233,7 +8837,7 @@ func (x *ShardSetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardSetState.ProtoReflect.Descriptor instead.
 func (*ShardSetState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{88}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ShardSetState) GetCount() uint32 {
@@ -8285,7 +8889,7 @@ type ShardWorkerState struct {
 
 func (x *ShardWorkerState) Reset() {
 	*x = ShardWorkerState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8297,7 +8901,7 @@ func (x *ShardWorkerState) String() string {
 func (*ShardWorkerState) ProtoMessage() {}
 
 func (x *ShardWorkerState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8310,7 +8914,7 @@ func (x *ShardWorkerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardWorkerState.ProtoReflect.Descriptor instead.
 func (*ShardWorkerState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{89}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ShardWorkerState) GetSession() []byte {
@@ -8410,7 +9014,7 @@ type ShardState struct {
 
 func (x *ShardState) Reset() {
 	*x = ShardState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8422,7 +9026,7 @@ func (x *ShardState) String() string {
 func (*ShardState) ProtoMessage() {}
 
 func (x *ShardState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8435,7 +9039,7 @@ func (x *ShardState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardState.ProtoReflect.Descriptor instead.
 func (*ShardState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{90}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ShardState) GetWorker() uint64 {
@@ -8486,7 +9090,7 @@ type SetState struct {
 
 func (x *SetState) Reset() {
 	*x = SetState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8498,7 +9102,7 @@ func (x *SetState) String() string {
 func (*SetState) ProtoMessage() {}
 
 func (x *SetState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8511,7 +9115,7 @@ func (x *SetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetState.ProtoReflect.Descriptor instead.
 func (*SetState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{91}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SetState) GetSession() []byte {
@@ -8610,7 +9214,7 @@ type SetWaiterState struct {
 
 func (x *SetWaiterState) Reset() {
 	*x = SetWaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8622,7 +9226,7 @@ func (x *SetWaiterState) String() string {
 func (*SetWaiterState) ProtoMessage() {}
 
 func (x *SetWaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8635,7 +9239,7 @@ func (x *SetWaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWaiterState.ProtoReflect.Descriptor instead.
 func (*SetWaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{92}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *SetWaiterState) GetSession() []byte {
@@ -8718,7 +9322,7 @@ type PassedState struct {
 
 func (x *PassedState) Reset() {
 	*x = PassedState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8730,7 +9334,7 @@ func (x *PassedState) String() string {
 func (*PassedState) ProtoMessage() {}
 
 func (x *PassedState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8743,7 +9347,7 @@ func (x *PassedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassedState.ProtoReflect.Descriptor instead.
 func (*PassedState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{93}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *PassedState) GetTimes() uint32 {
@@ -8768,7 +9372,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8780,7 +9384,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8793,7 +9397,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{94}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -8854,7 +9458,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[95]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8866,7 +9470,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[95]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8879,7 +9483,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{95}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -8909,7 +9513,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\aapplied\x18\x06 \x01(\x04R\aapplied\"2\n" +
 	"\x04Call\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
-	"\acommand\x18\x02 \x01(\fR\acommand\"\x90\x03\n" +
+	"\acommand\x18\x02 \x01(\fR\acommand\"\xa6\x03\n" +
 	"\x05Frame\x12\x14\n" +
 	"\x04raft\x18\x01 \x01(\fH\x00R\x04raft\x12B\n" +
 	"\n" +
@@ -8920,7 +9524,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\n" +
 	"membership\x18\x05 \x01(\v2 .conclave.internal.v1.MembershipH\x00R\n" +
 	"membership\x12L\n" +
-	"\x0ecrash_evidence\x18\x06 \x01(\v2#.conclave.internal.v1.CrashEvidenceH\x00R\rcrashEvidenceB\x06\n" +
+	"\x0ecrash_evidence\x18\x06 \x01(\v2#.conclave.internal.v1.CrashEvidenceH\x00R\rcrashEvidence\x12\x14\n" +
+	"\x05group\x18\a \x01(\rR\x05groupB\x06\n" +
 	"\x04body\"S\n" +
 	"\rCrashEvidence\x12B\n" +
 	"\tprocesses\x18\x01 \x03(\v2$.conclave.internal.v1.CrashedProcessR\tprocesses\"<\n" +
@@ -9024,7 +9629,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04part\x18\x02 \x01(\fR\x04part\x12\x12\n" +
 	"\x04last\x18\x03 \x01(\bR\x04last\x127\n" +
 	"\afailure\x18\x04 \x01(\x0e2\x1d.conclave.internal.v1.FailureR\afailure\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"\xf2\x13\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"\x8c\x16\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -9071,7 +9676,13 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x0erelease_shards\x18$ \x01(\v2#.conclave.internal.v1.ReleaseShardsH\x00R\rreleaseShards\x12I\n" +
 	"\rresize_shards\x18% \x01(\v2\".conclave.internal.v1.ResizeShardsH\x00R\fresizeShards\x12@\n" +
 	"\n" +
-	"delete_job\x18& \x01(\v2\x1f.conclave.internal.v1.DeleteJobH\x00R\tdeleteJobB\x04\n" +
+	"delete_job\x18& \x01(\v2\x1f.conclave.internal.v1.DeleteJobH\x00R\tdeleteJob\x12F\n" +
+	"\fcreate_group\x18' \x01(\v2!.conclave.internal.v1.CreateGroupH\x00R\vcreateGroup\x12@\n" +
+	"\n" +
+	"drop_group\x18( \x01(\v2\x1f.conclave.internal.v1.DropGroupH\x00R\tdropGroup\x12L\n" +
+	"\x0efollow_members\x18) \x01(\v2#.conclave.internal.v1.FollowMembersH\x00R\rfollowMembers\x12@\n" +
+	"\n" +
+	"seal_group\x18* \x01(\v2\x1f.conclave.internal.v1.SealGroupH\x00R\tsealGroupB\x04\n" +
 	"\x02op\"\xb8\x02\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
@@ -9114,7 +9725,29 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"RaiseLevel\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\rR\x05level\x12\x14\n" +
 	"\x05force\x18\x02 \x01(\bR\x05force\x12\x18\n" +
-	"\amembers\x18\x03 \x03(\x06R\amembers\"\xb6\x01\n" +
+	"\amembers\x18\x03 \x03(\x06R\amembers\"U\n" +
+	"\vCreateGroup\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06voters\x18\x02 \x03(\x06R\x06voters\x12\x1a\n" +
+	"\bstandbys\x18\x03 \x03(\x06R\bstandbys\";\n" +
+	"\tDropGroup\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
+	"\x06fences\x18\x02 \x01(\x04R\x06fences\"\xa8\x01\n" +
+	"\rFollowMembers\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\rR\x05level\x12;\n" +
+	"\amembers\x18\x03 \x03(\v2!.conclave.internal.v1.GroupMemberR\amembers\x12\x16\n" +
+	"\x06voters\x18\x04 \x03(\x06R\x06voters\x12\x16\n" +
+	"\x06wanted\x18\x05 \x01(\rR\x06wanted\"\xac\x01\n" +
+	"\vGroupMember\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\x06R\x06member\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1c\n" +
+	"\tadvertise\x18\x04 \x01(\tR\tadvertise\x12\x1c\n" +
+	"\tephemeral\x18\x05 \x01(\bR\tephemeral\x12#\n" +
+	"\rfeature_level\x18\x06 \x01(\rR\ffeatureLevel\"!\n" +
+	"\tSealGroup\x12\x14\n" +
+	"\x05force\x18\x01 \x01(\bR\x05force\"\xb6\x01\n" +
 	"\vOpenSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -9386,7 +10019,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\n" +
 	"lock_index\x18\x04 \x01(\x04R\tlockIndex\x12\x18\n" +
 	"\asession\x18\x05 \x01(\fR\asession\x12\x14\n" +
-	"\x05fence\x18\x06 \x01(\x04R\x05fence\"\xfe\x02\n" +
+	"\x05fence\x18\x06 \x01(\x04R\x05fence\"\xf8\x03\n" +
 	"\fMachineState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\x12\x16\n" +
@@ -9402,7 +10035,26 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	" \x01(\x04R\x05ended\x12\x16\n" +
 	"\x06voters\x18\v \x01(\rR\x06voters\x12#\n" +
 	"\rreplace_after\x18\f \x01(\x03R\freplaceAfter\x12!\n" +
-	"\fremove_after\x18\r \x01(\x03R\vremoveAfter\"\xdc\x02\n" +
+	"\fremove_after\x18\r \x01(\x03R\vremoveAfter\x12\x16\n" +
+	"\x06groups\x18\x0e \x01(\rR\x06groups\x12!\n" +
+	"\fgroup_fences\x18\x0f \x01(\x04R\vgroupFences\x12=\n" +
+	"\tfollowing\x18\x10 \x01(\v2\x1f.conclave.internal.v1.FollowingR\tfollowing\"g\n" +
+	"\tFollowing\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\rR\x05group\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06voters\x18\x03 \x03(\x06R\x06voters\x12\x16\n" +
+	"\x06sealed\x18\x04 \x01(\bR\x06sealed\"\x96\x02\n" +
+	"\n" +
+	"GroupState\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\x04R\acreated\x12#\n" +
+	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\rR\x05epoch\x12\x16\n" +
+	"\x06fences\x18\x05 \x01(\x04R\x06fences\x12\x16\n" +
+	"\x06wanted\x18\x06 \x01(\rR\x06wanted\x12\x16\n" +
+	"\x06voters\x18\a \x03(\x06R\x06voters\x12\x1a\n" +
+	"\bstandbys\x18\b \x03(\x06R\bstandbys\x12;\n" +
+	"\amembers\x18\t \x03(\v2!.conclave.internal.v1.GroupMemberR\amembers\"\xdc\x02\n" +
 	"\vMemberState\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\x04R\x04boot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12 \n" +
@@ -9632,7 +10284,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04LOCK\x10\x00\x12\f\n" +
 	"\bELECTION\x10\x01\x12\r\n" +
 	"\tSEMAPHORE\x10\x02\x12\a\n" +
-	"\x03JOB\x10\x03*\xb0\x03\n" +
+	"\x03JOB\x10\x03*\xc3\x03\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\n" +
@@ -9664,7 +10316,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x0fSTALE_SEQUENCER\x10\x16\x12\t\n" +
 	"\x05LEVEL\x10\x17\x12\f\n" +
 	"\bDEADLOCK\x10\x18\x12\f\n" +
-	"\bJOB_DONE\x10\x19B/Z-github.com/conclave-go/conclave/internal/wireb\x06proto3"
+	"\bJOB_DONE\x10\x19\x12\x11\n" +
+	"\rGROUP_DELETED\x10\x1aB/Z-github.com/conclave-go/conclave/internal/wireb\x06proto3"
 
 var (
 	file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescOnce sync.Once
@@ -9679,7 +10332,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Failure)(0),               // 0: conclave.internal.v1.Failure
 	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
@@ -9722,68 +10375,75 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*AdmitMember)(nil),        // 38: conclave.internal.v1.AdmitMember
 	(*SetGroupConfig)(nil),     // 39: conclave.internal.v1.SetGroupConfig
 	(*RaiseLevel)(nil),         // 40: conclave.internal.v1.RaiseLevel
-	(*OpenSession)(nil),        // 41: conclave.internal.v1.OpenSession
-	(*CreateSession)(nil),      // 42: conclave.internal.v1.CreateSession
-	(*RenewSession)(nil),       // 43: conclave.internal.v1.RenewSession
-	(*AttachSession)(nil),      // 44: conclave.internal.v1.AttachSession
-	(*SetCheck)(nil),           // 45: conclave.internal.v1.SetCheck
-	(*DropCheck)(nil),          // 46: conclave.internal.v1.DropCheck
-	(*ReportGossip)(nil),       // 47: conclave.internal.v1.ReportGossip
-	(*ReportProcess)(nil),      // 48: conclave.internal.v1.ReportProcess
-	(*CloseSession)(nil),       // 49: conclave.internal.v1.CloseSession
-	(*Lock)(nil),               // 50: conclave.internal.v1.Lock
-	(*Refill)(nil),             // 51: conclave.internal.v1.Refill
-	(*Unlock)(nil),             // 52: conclave.internal.v1.Unlock
-	(*Downgrade)(nil),          // 53: conclave.internal.v1.Downgrade
-	(*Extend)(nil),             // 54: conclave.internal.v1.Extend
-	(*LockSet)(nil),            // 55: conclave.internal.v1.LockSet
-	(*UnlockSet)(nil),          // 56: conclave.internal.v1.UnlockSet
-	(*RunJob)(nil),             // 57: conclave.internal.v1.RunJob
-	(*EndRun)(nil),             // 58: conclave.internal.v1.EndRun
-	(*DeleteJob)(nil),          // 59: conclave.internal.v1.DeleteJob
-	(*JoinShards)(nil),         // 60: conclave.internal.v1.JoinShards
-	(*LeaveShards)(nil),        // 61: conclave.internal.v1.LeaveShards
-	(*ReleaseShards)(nil),      // 62: conclave.internal.v1.ReleaseShards
-	(*ResizeShards)(nil),       // 63: conclave.internal.v1.ResizeShards
-	(*Proclaim)(nil),           // 64: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 65: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 66: conclave.internal.v1.Release
-	(*Resize)(nil),             // 67: conclave.internal.v1.Resize
-	(*Write)(nil),              // 68: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 69: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 70: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 71: conclave.internal.v1.Reply
-	(*Run)(nil),                // 72: conclave.internal.v1.Run
-	(*SetReply)(nil),           // 73: conclave.internal.v1.SetReply
-	(*Taken)(nil),              // 74: conclave.internal.v1.Taken
-	(*Cycle)(nil),              // 75: conclave.internal.v1.Cycle
-	(*Wait)(nil),               // 76: conclave.internal.v1.Wait
-	(*LockOwner)(nil),          // 77: conclave.internal.v1.LockOwner
-	(*CheckTerms)(nil),         // 78: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 79: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 80: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 81: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 82: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 83: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 84: conclave.internal.v1.IncarnationState
-	(*EndedClientState)(nil),   // 85: conclave.internal.v1.EndedClientState
-	(*SessionState)(nil),       // 86: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 87: conclave.internal.v1.LockState
-	(*ShareState)(nil),         // 88: conclave.internal.v1.ShareState
-	(*SemaphoreState)(nil),     // 89: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 90: conclave.internal.v1.PermitState
-	(*SlotState)(nil),          // 91: conclave.internal.v1.SlotState
-	(*WaiterState)(nil),        // 92: conclave.internal.v1.WaiterState
-	(*JobState)(nil),           // 93: conclave.internal.v1.JobState
-	(*RunState)(nil),           // 94: conclave.internal.v1.RunState
-	(*ShardSetState)(nil),      // 95: conclave.internal.v1.ShardSetState
-	(*ShardWorkerState)(nil),   // 96: conclave.internal.v1.ShardWorkerState
-	(*ShardState)(nil),         // 97: conclave.internal.v1.ShardState
-	(*SetState)(nil),           // 98: conclave.internal.v1.SetState
-	(*SetWaiterState)(nil),     // 99: conclave.internal.v1.SetWaiterState
-	(*PassedState)(nil),        // 100: conclave.internal.v1.PassedState
-	(*KeyState)(nil),           // 101: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 102: conclave.internal.v1.KeyDelayState
+	(*CreateGroup)(nil),        // 41: conclave.internal.v1.CreateGroup
+	(*DropGroup)(nil),          // 42: conclave.internal.v1.DropGroup
+	(*FollowMembers)(nil),      // 43: conclave.internal.v1.FollowMembers
+	(*GroupMember)(nil),        // 44: conclave.internal.v1.GroupMember
+	(*SealGroup)(nil),          // 45: conclave.internal.v1.SealGroup
+	(*OpenSession)(nil),        // 46: conclave.internal.v1.OpenSession
+	(*CreateSession)(nil),      // 47: conclave.internal.v1.CreateSession
+	(*RenewSession)(nil),       // 48: conclave.internal.v1.RenewSession
+	(*AttachSession)(nil),      // 49: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),           // 50: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),          // 51: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),       // 52: conclave.internal.v1.ReportGossip
+	(*ReportProcess)(nil),      // 53: conclave.internal.v1.ReportProcess
+	(*CloseSession)(nil),       // 54: conclave.internal.v1.CloseSession
+	(*Lock)(nil),               // 55: conclave.internal.v1.Lock
+	(*Refill)(nil),             // 56: conclave.internal.v1.Refill
+	(*Unlock)(nil),             // 57: conclave.internal.v1.Unlock
+	(*Downgrade)(nil),          // 58: conclave.internal.v1.Downgrade
+	(*Extend)(nil),             // 59: conclave.internal.v1.Extend
+	(*LockSet)(nil),            // 60: conclave.internal.v1.LockSet
+	(*UnlockSet)(nil),          // 61: conclave.internal.v1.UnlockSet
+	(*RunJob)(nil),             // 62: conclave.internal.v1.RunJob
+	(*EndRun)(nil),             // 63: conclave.internal.v1.EndRun
+	(*DeleteJob)(nil),          // 64: conclave.internal.v1.DeleteJob
+	(*JoinShards)(nil),         // 65: conclave.internal.v1.JoinShards
+	(*LeaveShards)(nil),        // 66: conclave.internal.v1.LeaveShards
+	(*ReleaseShards)(nil),      // 67: conclave.internal.v1.ReleaseShards
+	(*ResizeShards)(nil),       // 68: conclave.internal.v1.ResizeShards
+	(*Proclaim)(nil),           // 69: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 70: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 71: conclave.internal.v1.Release
+	(*Resize)(nil),             // 72: conclave.internal.v1.Resize
+	(*Write)(nil),              // 73: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 74: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 75: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 76: conclave.internal.v1.Reply
+	(*Run)(nil),                // 77: conclave.internal.v1.Run
+	(*SetReply)(nil),           // 78: conclave.internal.v1.SetReply
+	(*Taken)(nil),              // 79: conclave.internal.v1.Taken
+	(*Cycle)(nil),              // 80: conclave.internal.v1.Cycle
+	(*Wait)(nil),               // 81: conclave.internal.v1.Wait
+	(*LockOwner)(nil),          // 82: conclave.internal.v1.LockOwner
+	(*CheckTerms)(nil),         // 83: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 84: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 85: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 86: conclave.internal.v1.MachineState
+	(*Following)(nil),          // 87: conclave.internal.v1.Following
+	(*GroupState)(nil),         // 88: conclave.internal.v1.GroupState
+	(*MemberState)(nil),        // 89: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 90: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 91: conclave.internal.v1.IncarnationState
+	(*EndedClientState)(nil),   // 92: conclave.internal.v1.EndedClientState
+	(*SessionState)(nil),       // 93: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 94: conclave.internal.v1.LockState
+	(*ShareState)(nil),         // 95: conclave.internal.v1.ShareState
+	(*SemaphoreState)(nil),     // 96: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 97: conclave.internal.v1.PermitState
+	(*SlotState)(nil),          // 98: conclave.internal.v1.SlotState
+	(*WaiterState)(nil),        // 99: conclave.internal.v1.WaiterState
+	(*JobState)(nil),           // 100: conclave.internal.v1.JobState
+	(*RunState)(nil),           // 101: conclave.internal.v1.RunState
+	(*ShardSetState)(nil),      // 102: conclave.internal.v1.ShardSetState
+	(*ShardWorkerState)(nil),   // 103: conclave.internal.v1.ShardWorkerState
+	(*ShardState)(nil),         // 104: conclave.internal.v1.ShardState
+	(*SetState)(nil),           // 105: conclave.internal.v1.SetState
+	(*SetWaiterState)(nil),     // 106: conclave.internal.v1.SetWaiterState
+	(*PassedState)(nil),        // 107: conclave.internal.v1.PassedState
+	(*KeyState)(nil),           // 108: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 109: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	8,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -9809,74 +10469,81 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	26, // 20: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
 	27, // 21: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
 	28, // 22: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
-	71, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
+	76, // 23: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
 	0,  // 24: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
 	32, // 25: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
 	35, // 26: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
 	36, // 27: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
-	41, // 28: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
-	49, // 29: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
-	50, // 30: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	52, // 31: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	70, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
-	44, // 33: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
-	45, // 34: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
-	46, // 35: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
-	47, // 36: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	65, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	66, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	67, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	64, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	68, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	46, // 28: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
+	54, // 29: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
+	55, // 30: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
+	57, // 31: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	75, // 32: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	49, // 33: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
+	50, // 34: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
+	51, // 35: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
+	52, // 36: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
+	70, // 37: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	71, // 38: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	72, // 39: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	69, // 40: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	73, // 41: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
 	37, // 42: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
 	40, // 43: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
 	38, // 44: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
 	39, // 45: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
-	51, // 46: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
+	56, // 46: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
 	33, // 47: conclave.internal.v1.Command.register_client:type_name -> conclave.internal.v1.RegisterClient
 	34, // 48: conclave.internal.v1.Command.renew_clients:type_name -> conclave.internal.v1.RenewClients
-	42, // 49: conclave.internal.v1.Command.create_session:type_name -> conclave.internal.v1.CreateSession
-	43, // 50: conclave.internal.v1.Command.renew_session:type_name -> conclave.internal.v1.RenewSession
-	53, // 51: conclave.internal.v1.Command.downgrade:type_name -> conclave.internal.v1.Downgrade
-	54, // 52: conclave.internal.v1.Command.extend:type_name -> conclave.internal.v1.Extend
-	55, // 53: conclave.internal.v1.Command.lock_set:type_name -> conclave.internal.v1.LockSet
-	56, // 54: conclave.internal.v1.Command.unlock_set:type_name -> conclave.internal.v1.UnlockSet
-	48, // 55: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
-	57, // 56: conclave.internal.v1.Command.run_job:type_name -> conclave.internal.v1.RunJob
-	58, // 57: conclave.internal.v1.Command.end_run:type_name -> conclave.internal.v1.EndRun
-	60, // 58: conclave.internal.v1.Command.join_shards:type_name -> conclave.internal.v1.JoinShards
-	61, // 59: conclave.internal.v1.Command.leave_shards:type_name -> conclave.internal.v1.LeaveShards
-	62, // 60: conclave.internal.v1.Command.release_shards:type_name -> conclave.internal.v1.ReleaseShards
-	63, // 61: conclave.internal.v1.Command.resize_shards:type_name -> conclave.internal.v1.ResizeShards
-	59, // 62: conclave.internal.v1.Command.delete_job:type_name -> conclave.internal.v1.DeleteJob
-	1,  // 63: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	41, // 64: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
-	2,  // 65: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	4,  // 66: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
-	3,  // 67: conclave.internal.v1.EndRun.result:type_name -> conclave.internal.v1.RunResult
-	69, // 68: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	6,  // 69: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	5,  // 70: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	79, // 71: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	80, // 72: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	78, // 73: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	75, // 74: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
-	73, // 75: conclave.internal.v1.Reply.set:type_name -> conclave.internal.v1.SetReply
-	72, // 76: conclave.internal.v1.Reply.run:type_name -> conclave.internal.v1.Run
-	3,  // 77: conclave.internal.v1.Run.result:type_name -> conclave.internal.v1.RunResult
-	74, // 78: conclave.internal.v1.SetReply.taken:type_name -> conclave.internal.v1.Taken
-	79, // 79: conclave.internal.v1.Taken.holder:type_name -> conclave.internal.v1.Holder
-	76, // 80: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
-	77, // 81: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
-	77, // 82: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
-	2,  // 83: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	1,  // 84: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	3,  // 85: conclave.internal.v1.RunState.result:type_name -> conclave.internal.v1.RunResult
-	86, // [86:86] is the sub-list for method output_type
-	86, // [86:86] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	47, // 49: conclave.internal.v1.Command.create_session:type_name -> conclave.internal.v1.CreateSession
+	48, // 50: conclave.internal.v1.Command.renew_session:type_name -> conclave.internal.v1.RenewSession
+	58, // 51: conclave.internal.v1.Command.downgrade:type_name -> conclave.internal.v1.Downgrade
+	59, // 52: conclave.internal.v1.Command.extend:type_name -> conclave.internal.v1.Extend
+	60, // 53: conclave.internal.v1.Command.lock_set:type_name -> conclave.internal.v1.LockSet
+	61, // 54: conclave.internal.v1.Command.unlock_set:type_name -> conclave.internal.v1.UnlockSet
+	53, // 55: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
+	62, // 56: conclave.internal.v1.Command.run_job:type_name -> conclave.internal.v1.RunJob
+	63, // 57: conclave.internal.v1.Command.end_run:type_name -> conclave.internal.v1.EndRun
+	65, // 58: conclave.internal.v1.Command.join_shards:type_name -> conclave.internal.v1.JoinShards
+	66, // 59: conclave.internal.v1.Command.leave_shards:type_name -> conclave.internal.v1.LeaveShards
+	67, // 60: conclave.internal.v1.Command.release_shards:type_name -> conclave.internal.v1.ReleaseShards
+	68, // 61: conclave.internal.v1.Command.resize_shards:type_name -> conclave.internal.v1.ResizeShards
+	64, // 62: conclave.internal.v1.Command.delete_job:type_name -> conclave.internal.v1.DeleteJob
+	41, // 63: conclave.internal.v1.Command.create_group:type_name -> conclave.internal.v1.CreateGroup
+	42, // 64: conclave.internal.v1.Command.drop_group:type_name -> conclave.internal.v1.DropGroup
+	43, // 65: conclave.internal.v1.Command.follow_members:type_name -> conclave.internal.v1.FollowMembers
+	45, // 66: conclave.internal.v1.Command.seal_group:type_name -> conclave.internal.v1.SealGroup
+	44, // 67: conclave.internal.v1.FollowMembers.members:type_name -> conclave.internal.v1.GroupMember
+	1,  // 68: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	46, // 69: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
+	2,  // 70: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	4,  // 71: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
+	3,  // 72: conclave.internal.v1.EndRun.result:type_name -> conclave.internal.v1.RunResult
+	74, // 73: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	6,  // 74: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	5,  // 75: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	84, // 76: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	85, // 77: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	83, // 78: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	80, // 79: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
+	78, // 80: conclave.internal.v1.Reply.set:type_name -> conclave.internal.v1.SetReply
+	77, // 81: conclave.internal.v1.Reply.run:type_name -> conclave.internal.v1.Run
+	3,  // 82: conclave.internal.v1.Run.result:type_name -> conclave.internal.v1.RunResult
+	79, // 83: conclave.internal.v1.SetReply.taken:type_name -> conclave.internal.v1.Taken
+	84, // 84: conclave.internal.v1.Taken.holder:type_name -> conclave.internal.v1.Holder
+	81, // 85: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
+	82, // 86: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
+	82, // 87: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
+	87, // 88: conclave.internal.v1.MachineState.following:type_name -> conclave.internal.v1.Following
+	44, // 89: conclave.internal.v1.GroupState.members:type_name -> conclave.internal.v1.GroupMember
+	2,  // 90: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	1,  // 91: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	3,  // 92: conclave.internal.v1.RunState.result:type_name -> conclave.internal.v1.RunResult
+	93, // [93:93] is the sub-list for method output_type
+	93, // [93:93] is the sub-list for method input_type
+	93, // [93:93] is the sub-list for extension type_name
+	93, // [93:93] is the sub-list for extension extendee
+	0,  // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -9951,6 +10618,10 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_ReleaseShards)(nil),
 		(*Command_ResizeShards)(nil),
 		(*Command_DeleteJob)(nil),
+		(*Command_CreateGroup)(nil),
+		(*Command_DropGroup)(nil),
+		(*Command_FollowMembers)(nil),
+		(*Command_SealGroup)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -9958,7 +10629,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   96,
+			NumMessages:   103,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -33,6 +33,8 @@ func (r *Model) as(s *wire.Submission) as { return as{s.Member, r.clients() && s
 // addedAt returns the level that has added an operation to commands.
 func addedAt(number protowire.Number) uint32 {
 	switch {
+	case number >= 39:
+		return 11
 	case number >= 38:
 		return 10
 	case number >= 34:
@@ -164,6 +166,7 @@ func (r *Model) renewClients(c *wire.RenewClients) *wire.Reply {
 // forbidden tells whether a client may not submit the command.
 func forbidden(c *wire.Command) bool {
 	return c.GetRegister() != nil || c.GetAdmitMember() != nil || c.GetReportGossip() != nil || c.GetReportProcess() != nil || c.GetRaiseLevel() != nil ||
+		c.GetCreateGroup() != nil || c.GetDropGroup() != nil || c.GetFollowMembers() != nil || c.GetSealGroup() != nil ||
 		c.GetRenewClients() != nil || c.GetCreateSession() != nil || c.GetSetCheck() != nil || c.GetDropCheck() != nil ||
 		c.GetRemoveMember() != nil && c.GetRemoveMember().Member == 0
 }

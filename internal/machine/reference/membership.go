@@ -177,7 +177,7 @@ func (r *Model) removeLate() {
 			due = append(due, m)
 		}
 	}
-	if running && len(due) > 0 {
+	if running && len(due) > 0 && r.Groups.Number == 0 {
 		r.expel(slices.MinFunc(due, func(a, b fact.MemberRecord) int {
 			return cmp.Or(cmp.Compare(when[a.ID], when[b.ID]), cmp.Compare(a.ID, b.ID))
 		}).ID)

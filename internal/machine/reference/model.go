@@ -30,6 +30,7 @@ type Model struct {
 	Semaphores   []*Semaphore
 	Jobs         []*Job
 	ShardSets    []*ShardSet
+	Groups       Groups
 	Split        int // things that one entry releases; 0: MaxReleased
 
 	// Bytes of outcomes that are not acknowledged: of one process, of all clients or members,
@@ -128,14 +129,19 @@ func (r *Model) Apply(index, term uint64, b *wire.Batch) fact.Result {
 	if r.quota = r.Split; r.quota == 0 {
 		r.quota = MaxReleased
 	}
+	over := r.Groups.Sealed
 	if b == nil {
-		r.startTerm()
-		shards{r}.plan()
+		if !over {
+			r.startTerm()
+			shards{r}.plan()
+		}
 		return fact.Result{Shards: r.shardChanges}
 	}
 	r.grants, r.searched, r.touched = min(r.quota, MaxGrants), map[bool]int{}, map[bool]int{}
-	r.Now = max(r.Now, b.Time)
-	r.fire()
+	if !over {
+		r.Now = max(r.Now, b.Time)
+		r.fire()
+	}
 	for _, s := range b.Submissions {
 		if len(s.Incarnation) == 16 {
 			as := r.as(s)
@@ -144,7 +150,9 @@ func (r *Model) Apply(index, term uint64, b *wire.Batch) fact.Result {
 			}
 		}
 	}
-	shards{r}.plan()
+	if !over {
+		shards{r}.plan()
+	}
 	return fact.Result{Outcomes: r.outcomes, Ended: r.ended, Keys: r.keys.changed, Leaders: r.leaders, Recalls: r.recalls, Shards: r.shardChanges}
 }
 
@@ -286,6 +294,9 @@ func (r *Model) command(t wire.Ticket, as as, floor uint64, data []byte) *wire.R
 		return r.register(t.Incarnation, as.id, floor, op)
 	}
 	if op := c.GetRegisterClient(); err == nil && op != nil {
+		if r.Groups.Sealed {
+			return answer(wire.Code_GROUP_DELETED)
+		}
 		return r.registerClient(t.Incarnation, as, floor, op)
 	}
 	inc := r.Incarnation(t.Incarnation)
@@ -297,6 +308,9 @@ func (r *Model) command(t wire.Ticket, as as, floor uint64, data []byte) *wire.R
 	}
 	if r.forClient = inc.Client; inc.Client && forbidden(c) {
 		return answer(wire.Code_INVALID)
+	}
+	if bad := (groups{r}).refused(c); bad != nil {
+		return bad
 	}
 	return r.known(t, inc, c)
 }
@@ -359,25 +373,8 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 	case *wire.Command_Downgrade:
 		return sharing{r}.downgrade(op.Downgrade)
 	}
-	return shards{r}.command(t, c)
+	return groups{r}.command(t, c)
 }
-
-// final is the last outcome of a ticket; it replaces the stored one, if any.
-func (r *Model) final(t wire.Ticket, reply *wire.Reply) {
-	if reply.Index == 0 {
-		reply.Index = r.index
-	}
-	if r.Incarnation(t.Incarnation) == nil {
-		return // its process has ended
-	}
-	o := fact.Outcome{Ticket: t, Member: r.Incarnation(t.Incarnation).Member, Reply: reply}
-	r.outcomes = append(r.outcomes, o)
-	if old := r.answered(t); old != nil {
-		*old = o
-	}
-}
-
-func (r *Model) say(t wire.Ticket, code wire.Code) { r.final(t, answer(code)) }
 
 func (r *Model) Incarnation(id wire.ID) *Incarnation {
 	for i := range r.Incarnations {

@@ -97,3 +97,20 @@ func (r *Model) answered(t wire.Ticket) *fact.Outcome {
 	}
 	return nil
 }
+
+// final is the last outcome of a ticket; it replaces the stored one, if any.
+func (r *Model) final(t wire.Ticket, reply *wire.Reply) {
+	if reply.Index == 0 {
+		reply.Index = r.index
+	}
+	if r.Incarnation(t.Incarnation) == nil {
+		return // its process has ended
+	}
+	o := fact.Outcome{Ticket: t, Member: r.Incarnation(t.Incarnation).Member, Reply: reply}
+	r.outcomes = append(r.outcomes, o)
+	if old := r.answered(t); old != nil {
+		*old = o
+	}
+}
+
+func (r *Model) say(t wire.Ticket, code wire.Code) { r.final(t, answer(code)) }

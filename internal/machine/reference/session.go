@@ -33,20 +33,20 @@ func (r *Model) register(id wire.ID, submitter, floor uint64, c *wire.Register) 
 		return answer(wire.Code_UNKNOWN_INCARNATION)
 	}
 	m := r.Member(c.Member)
+	further := r.Groups.Number != 0
+	if bad := (groups{r}).mayRegister(c.Member); bad != nil {
+		return bad
+	}
 	if m == nil && !slices.Contains(allowed, "") {
 		return answer(wire.Code_STALE_BOOT)
 	}
 	if m != nil {
-		if m.Removed {
+		switch {
+		case m.Removed:
 			return answer(wire.Code_REMOVED)
-		}
-		if m.last == id {
+		case m.last == id:
 			return answer(wire.Code_UNKNOWN_INCARNATION)
-		}
-		if m.boot > c.Boot || m.boot == c.Boot && m.attempt >= c.Attempt {
-			return answer(wire.Code_STALE_BOOT)
-		}
-		if !slices.Contains(allowed, m.token) {
+		case m.boot > c.Boot || m.boot == c.Boot && m.attempt >= c.Attempt, !further && !slices.Contains(allowed, m.token):
 			return answer(wire.Code_STALE_BOOT)
 		}
 		if m.key != "" && m.key != string(c.Key) {
@@ -65,7 +65,7 @@ func (r *Model) register(id wire.ID, submitter, floor uint64, c *wire.Register) 
 	r.members = slices.DeleteFunc(r.members, func(m Member) bool { return m.ID == c.Member })
 	r.members = append(r.members, Member{ID: c.Member, boot: c.Boot, attempt: c.Attempt, last: id, token: string(c.NextToken), key: string(c.Key), level: c.FeatureLevel,
 		name: c.Name, advertise: c.Advertise, ephemeral: c.Ephemeral})
-	if r.Config == (fact.GroupConfig{}) && slices.Contains([]uint32{1, 3, 5, 7}, c.Voters) {
+	if !further && r.Config == (fact.GroupConfig{}) && slices.Contains([]uint32{1, 3, 5, 7}, c.Voters) {
 		r.Config = fact.GroupConfig{Voters: c.Voters, ReplaceAfter: 60 * second}
 	}
 	r.Incarnations = append(r.Incarnations, Incarnation{ID: id, Member: c.Member, ttl: c.Ttl, renewed: r.Now, Floor: floor})

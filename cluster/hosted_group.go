@@ -1,0 +1,181 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// hosted is this member's replica of a further group, and what works for it.
+type hosted struct {
+	number   uint32
+	log      *raftlog.Log
+	replica  *replica.Replica
+	use      GroupUse
+	groups   *Groups
+	started  atomic.Bool     // the replica runs, or has run
+	used     atomic.Bool     // use.Started was called
+	lifetime context.Context // within that of the member
+	end      context.CancelCauseFunc
+	routines sync.WaitGroup
+	done     chan struct{} // closed when the replica has ended
+	ended    atomic.Bool
+
+	// Owned by the replica's loop.
+	crashes   *crashReports
+	following *followingMembers
+}
+
+func newHosted(g *Groups, number uint32, log *raftlog.Log) (*hosted, error) {
+	acknowledged, err := loadAcknowledged(log)
+	if err != nil {
+		return nil, err
+	}
+	h := &hosted{number: number, log: log, groups: g, use: g.use(number), done: make(chan struct{})}
+	h.lifetime, h.end = context.WithCancelCause(g.lifetime)
+	cfg := g.replica(number)
+	cfg.Number, cfg.Log, cfg.Acknowledged, cfg.Host = number, log, acknowledged, h
+	cfg.Lifetime, cfg.Done, cfg.Routine = h.lifetime, h.done, h.routine
+	stopped := cfg.Stopped
+	cfg.Stopped = func() error {
+		if errors.Is(context.Cause(h.lifetime), ErrGroupDeleted) {
+			return ErrGroupDeleted
+		}
+		return stopped()
+	}
+	cfg.Callbacks = h.use.Callbacks
+	changed := cfg.LeaderChanged
+	cfg.LeaderChanged = func(leader, term uint64) {
+		changed(leader, term)
+		h.crashes.consider()
+	}
+	h.replica = replica.New(cfg)
+	return h, nil
+}
+
+// routine starts a goroutine that stop and the member wait for.
+func (h *hosted) routine(name string, run func()) {
+	h.routines.Add(1)
+	h.groups.routine(name, func() {
+		defer h.routines.Done()
+		run()
+	})
+}
+
+// start loads the replica and starts its loop.
+func (h *hosted) start(first bool) error {
+	g := h.groups
+	c, err := h.replica.Load(first)
+	if err != nil {
+		return err
+	}
+	send := func(member uint64, f *wire.Frame) bool {
+		f.Group = h.number
+		return g.peers().Send(member, f)
+	}
+	h.crashes = &crashReports{core: c, crashReportsConfig: crashReportsConfig{
+		self: g.self, boot: g.boot, evidence: g.evidence(), execute: h.replica.Execute, send: send,
+		post: h.replica.Post, commands: g.commands, routine: h.routine, log: g.logger, lifetime: h.lifetime,
+	}}
+	h.following = &followingMembers{
+		number: h.number, core: c, defaults: g.defaults, group: h.replica, commands: g.commands,
+		routine: h.routine, post: h.replica.Post, log: g.logger, lifetime: h.lifetime,
+	}
+	h.replica.Start(g.peers(), noClients{})
+	h.routine("failure detector", g.detector(h).run)
+	return nil
+}
+
+// stop ends the replica while the member goes on.
+func (h *hosted) stop(why error) {
+	h.end(why)
+	h.routines.Wait()
+	if h.abandon() && h.used.Load() {
+		h.use.Ended(why)
+	}
+}
+
+// abandon fails what is pending when all goroutines have ended, and reports whether no earlier call has done so.
+func (h *hosted) abandon() bool {
+	if !h.ended.CompareAndSwap(false, true) {
+		return false
+	}
+	h.replica.Abandon()
+	close(h.done)
+	return true
+}
+
+// frame receives a frame, on the peer's reader.
+func (h *hosted) frame(from uint64, f *wire.Frame) {
+	if body := f.GetCrashEvidence(); body != nil {
+		h.replica.Enqueue(func(*core.Core) { h.crashes.receive(from, body) }, replica.IsLarge(f))
+		return
+	}
+	h.replica.Frame(from, f)
+}
+
+var _ replica.Host = (*hosted)(nil)
+
+// Ticked implements replica.Host.
+func (h *hosted) Ticked() {
+	h.crashes.consider()
+	h.following.consider()
+}
+
+// Published implements replica.Host.
+func (h *hosted) Published(*replica.Status) {}
+
+// MembershipChanged implements replica.Host: the members are those of the default group.
+func (h *hosted) MembershipChanged(*raftpb.ConfState) {}
+
+// ListsChanged implements replica.Host.
+func (h *hosted) ListsChanged(applied uint64) { h.use.ListsChanged(applied) }
+
+// acknowledgedRecord is the name of the local records with what other members have acknowledged, before their IDs.
+const acknowledgedRecord = "acknowledged/"
+
+// SaveAcknowledged implements replica.Host.
+func (h *hosted) SaveAcknowledged(member uint64, p core.Position) {
+	value := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, p.Term), p.Index)
+	h.log.SetLocalNoSync(acknowledgedRecord+wire.MemberID(member).String(), value)
+}
+
+// loadAcknowledged returns what SaveAcknowledged has recorded.
+func loadAcknowledged(log *raftlog.Log) (peers []*wire.Peer, err error) {
+	records, err := log.Locals(acknowledgedRecord)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range records {
+		id, err := strconv.ParseUint(strings.TrimPrefix(name, acknowledgedRecord), 16, 64)
+		if err != nil || len(value) != 16 {
+			return nil, fmt.Errorf("%w: record %q of %d bytes", storage.ErrCorrupt, name, len(value))
+		}
+		peers = append(peers, &wire.Peer{
+			Member: id, AcknowledgedTerm: binary.BigEndian.Uint64(value), AcknowledgedIndex: binary.BigEndian.Uint64(value[8:]),
+		})
+	}
+	return peers, nil
+}
+
+// noClients is the clients of a replica that serves none.
+type noClients struct{}
+
+func (noClients) AttachDue() {}
+func (noClients) Deliver()   {}
+func (noClients) Tick()      {}
+func (noClients) Resend()    {}
+func (noClients) Restored()  {}

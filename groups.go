@@ -1,0 +1,123 @@
+package conclave
+
+import (
+	"context"
+	"iter"
+
+	"github.com/conclave-go/conclave/internal/machine"
+)
+
+// GroupInfo describes one of the groups, as [Node.Groups] lists them.
+type GroupInfo struct {
+	Name        string
+	Number      uint32   // 0: the default group; no number is used again
+	CreateIndex uint64   // index of its creation, in the default group
+	Leader      MemberID // 0: this member knows none
+	Term        uint64
+	Applied     uint64     // index up to which this member has applied the group's log
+	Voters      []MemberID // as far as this member knows
+}
+
+// WithGroup returns a handle to a further group: one of that name that [Node.CreateGroup] has created, on the same members
+// and with a log, a leader and limits of its own. The name of the default group, [Config.Group], returns that.
+//
+// A name in two groups is two locks. Sessions, fences, indexes, jobs, sets of locks, transactions and searches for deadlocks are
+// of one group, and the methods of the handle concern its group only. The members and the settings are those of
+// the default group: RemoveMember, SetGroupConfig and Backup return ErrInvalid, and [Node.RegisterCheck] registers no checks here.
+//
+// WithGroup does not block, and a handle costs nothing. While the group does not exist its calls return ErrGroupNotFound,
+// with no effect. A handle belongs to the group that it has reached: when that is deleted its calls always return ErrGroupNotFound,
+// also after another group of that name was created. Ask for another handle then.
+func (n *Node) WithGroup(name string) *Group {
+	if name == n.cfg.Group {
+		return n.Group
+	}
+	return n.groups.door(name).group
+}
+
+// CreateGroup creates a further group, unless there is one of that name, and returns a handle to it; see [Node.WithGroup]. It blocks until a
+// majority of the group's voters has accepted this process, or ctx is done. The name is 1 to 512 bytes of UTF-8 without NUL. The group has the
+// members and voters of the default group, and follows them, so cfg must be zero.
+//
+// Each group costs every member a goroutine for its log, heartbeats and a share of the disk. One group is enough for most: create another one
+// where its users must not wait for those of the first, or where one processor is not enough.
+//
+// Errors: ErrInvalid for the name or cfg; ErrBusy with 64 groups besides the default one; ErrUpgradeRequired while a member runs a build
+// without groups; ErrTooLarge after 2^32 groups; ErrClosed; and ctx's with ErrUnavailable, or with ErrUnknown if the
+// group may be created. CreateGroup can be repeated.
+func (n *Node) CreateGroup(ctx context.Context, name string, cfg GroupConfig) (*Group, error) {
+	g, err := n.groups.create(ctx, name, cfg)
+	if err != nil {
+		return nil, fault("create group", name, err)
+	}
+	return g, nil
+}
+
+// DeleteGroupOption configures [Node.DeleteGroup].
+type DeleteGroupOption interface{ applyDeleteGroup(*deleteGroup) }
+
+type deleteGroup struct{ force bool }
+
+type deleteGroupOption func(*deleteGroup)
+
+func (f deleteGroupOption) applyDeleteGroup(d *deleteGroup) { f(d) }
+
+// Force deletes a group with all that it holds. Its holders notice by ErrGroupNotFound and Lost, those that are partitioned at their local deadline.
+func Force() DeleteGroupOption {
+	return deleteGroupOption(func(d *deleteGroup) { d.force = true })
+}
+
+// DeleteGroup deletes a further group permanently. It is refused with ErrLocked while the group holds a lock, permits, a leadership, a key, a job, a set
+// of shards or a lock-delay, unless [Force] is given. Sessions that hold nothing end. No group of that name, or of another one, that is created later grants
+// a fence of this one again.
+//
+// It blocks until this member has removed the group, or ctx is done. ErrGroupNotFound: there is none of that name. ErrInvalid: it is the default
+// group. ErrUnknown with ctx's error: the group may be deleted later. ErrUnavailable with ctx's error, ErrClosed: no effect.
+func (n *Node) DeleteGroup(ctx context.Context, name string, opts ...DeleteGroupOption) error {
+	var d deleteGroup
+	for _, o := range opts {
+		o.applyDeleteGroup(&d)
+	}
+	return fault("delete group", name, n.groups.delete(ctx, name, d.force))
+}
+
+// Groups lists the groups, the default one first and the further ones in the order of their creation, with what this member knows of each.
+// That the list is complete a quorum of the default group confirms; it blocks until then, or ctx is done. The sequence ends after an error: ErrUnavailable with ctx's
+// error, or ErrClosed.
+func (n *Node) Groups(ctx context.Context) iter.Seq2[GroupInfo, error] {
+	return func(yield func(GroupInfo, error) bool) {
+		listed, err := ask[[]machine.GroupView](ctx, n.Group, machine.GroupsQuery{})
+		if err != nil {
+			yield(GroupInfo{}, fault("list groups", "", err))
+			return
+		}
+		s := n.Status()
+		info := GroupInfo{Name: n.cfg.Group, Leader: s.Leader, Term: s.Term, Applied: s.Applied}
+		for _, m := range s.Members {
+			if m.Role == Voter {
+				info.Voters = append(info.Voters, m.ID)
+			}
+		}
+		if !yield(info, nil) {
+			return
+		}
+		seen := make(map[uint32]GroupInfo)
+		for _, g := range n.member.Groups().Status() {
+			if g.Status == nil {
+				continue
+			}
+			info := GroupInfo{Leader: MemberID(g.Status.Leader), Term: g.Status.Term, Applied: g.Status.Applied}
+			for _, id := range g.Status.Conf.GetVoters() {
+				info.Voters = append(info.Voters, MemberID(id))
+			}
+			seen[g.Record.Number] = info
+		}
+		for _, v := range listed {
+			info := seen[v.Number]
+			info.Name, info.Number, info.CreateIndex = v.Name, v.Number, v.Created
+			if !yield(info, nil) {
+				return
+			}
+		}
+	}
+}

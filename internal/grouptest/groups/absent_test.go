@@ -1,0 +1,60 @@
+package groups
+
+import (
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	gt "github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// Each kind of call to a group that does not exist returns ErrGroupNotFound, without waiting for its context.
+func TestGroup_NotFoundByEachCall(t *testing.T) {
+	t.Parallel()
+	g := start(t, 1)
+	ctx := gt.Within(t, 60*time.Second)
+	none := g.Nodes[0].WithGroup("none")
+	for name, call := range map[string]func() error{
+		"session":             func() error { _, err := none.NewSession(ctx, nil); return err },
+		"session without TTL": func() error { _, err := none.NewSession(ctx, gt.Lasting()); return err },
+		"attach":              func() error { _, err := none.AttachSession(ctx, conclave.SessionID{1}); return err },
+		"renew":               func() error { return none.RenewSession(ctx, conclave.SessionID{1}) },
+		"close session":       func() error { return none.CloseSession(ctx, conclave.SessionID{1}) },
+		"lock":                func() error { _, err := none.FencedLock("x").Lock(ctx); return err },
+		"share":               func() error { _, err := none.RWLock("x").RLock(ctx); return err },
+		"set":                 func() error { _, err := none.LockSet([]string{"x", "y"}).Lock(ctx); return err },
+		"permits":             func() error { _, err := none.Semaphore("x", 1).Acquire(ctx, 1); return err },
+		"resize":              func() error { return none.Semaphore("x", 1).Resize(ctx, 2) },
+		"election":            func() error { _, err := none.Election("x").Campaign(ctx, nil); return err },
+		"leader":              func() error { _, err := none.Election("x").Leader(ctx); return err },
+		"put":                 func() error { _, err := none.KV().Put(ctx, "k", nil); return err },
+		"get":                 func() error { _, err := none.KV().Get(ctx, "k"); return err },
+		"stale get":           func() error { _, err := none.KV().Get(ctx, "k", conclave.Stale()); return err },
+		"transfer":            func() error { return none.TransferLeadership(ctx, 0) },
+		"locks":               func() error { _, err := gt.Collect(none.Locks(ctx, "")); return err },
+		"explain":             func() error { _, err := none.Explain(ctx, "x"); return err },
+		"config":              func() error { _, err := none.GroupConfig(ctx); return err },
+		"delete":              func() error { return g.Nodes[0].DeleteGroup(ctx, "none") },
+		"watch": func() error {
+			for _, err := range none.KV().Watch(ctx, "", 0) {
+				return err
+			}
+			return nil
+		},
+		"observe": func() error {
+			for _, err := range none.Election("x").Observe(ctx) {
+				return err
+			}
+			return nil
+		},
+		"job": func() error {
+			return none.Job("x").Once(ctx, "k", nil)
+		},
+	} {
+		began := time.Now()
+		gt.WantError(t, call(), conclave.ErrGroupNotFound)
+		if t.Failed() || time.Since(began) > 30*time.Second {
+			t.Fatalf("%s: after %v", name, time.Since(began))
+		}
+	}
+}

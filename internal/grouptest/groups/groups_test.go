@@ -1,0 +1,321 @@
+package groups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	gt "github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// start starts a group of members.
+func start(t *testing.T, n int, opts ...gt.Option) *gt.Group {
+	t.Helper()
+	return gt.Start(t, n, opts...)
+}
+
+func create(t *testing.T, n *conclave.Node, name string) *conclave.Group {
+	t.Helper()
+	g, err := n.CreateGroup(gt.Within(t, 30*time.Second), name, conclave.GroupConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// numbers lists the further groups by name.
+func numbers(t *testing.T, n *conclave.Node) map[string]uint32 {
+	t.Helper()
+	list, err := gt.Collect(n.Groups(gt.Within(t, 30*time.Second)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := make(map[string]uint32)
+	for _, g := range list {
+		by[g.Name] = g.Number
+	}
+	return by
+}
+
+// A lock of one group and one of the same name in another one are two, with fences of their own; each excludes its
+// users on all members.
+func TestGroup_LocksOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3)
+	ctx := gt.Within(t, 60*time.Second)
+	tenant := create(t, g.Nodes[0], "tenant")
+	gt.MustLock(t, g.Nodes[0].FencedLock("x"))
+	first := gt.MustLock(t, tenant.FencedLock("x"))
+	for _, i := range g.All() {
+		if _, err := g.Nodes[i].WithGroup("tenant").FencedLock("x").TryLock(ctx); !errors.Is(err, conclave.ErrLocked) {
+			t.Errorf("member %d: %v", i, err)
+		}
+	}
+	other := g.Nodes[1].WithGroup("tenant").FencedLock("x")
+	again := gt.StartLock(t, other)
+	l := tenant.FencedLock("y")
+	gt.MustLock(t, l)
+	gt.MustUnlock(t, l)
+	s := gt.OwnSession(t, g.Nodes[0])
+	if err := g.Nodes[2].CloseSession(ctx, s); err != nil { // of the default group
+		t.Fatal(err)
+	}
+	if locked, err := tenant.FencedLock("x").Info(ctx); err != nil || locked.Fence != first {
+		t.Errorf("%+v, %v", locked, err)
+	}
+	if names := numbers(t, g.Nodes[2]); len(names) != 2 || names["tenant"] != 1 {
+		t.Errorf("groups %v", names)
+	}
+	g.Kill(0) // the holder: its session ends, and the waiter is granted the lock
+	gt.Must(t, <-again.Err)
+	if f, err := other.Fence(); err != nil || f <= first {
+		t.Errorf("fence %v after %v: %v", f, first, err)
+	}
+}
+
+// A group that does not exist has handles whose calls say so, until it is created, by whichever member.
+func TestGroup_NotFound(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3)
+	ctx := gt.Within(t, 60*time.Second)
+	late := g.Nodes[1].WithGroup("late")
+	l := late.FencedLock("x")
+	_, err := l.Lock(ctx)
+	gt.WantError(t, err, conclave.ErrGroupNotFound)
+	gt.WantError(t, g.Nodes[1].DeleteGroup(ctx, "late"), conclave.ErrGroupNotFound)
+	_, err = late.KV().Get(ctx, "k")
+	gt.WantError(t, err, conclave.ErrGroupNotFound)
+	create(t, g.Nodes[2], "late")
+	gt.MustLock(t, l)
+}
+
+// A group is deleted when it holds nothing, or by force, and then its handles say so. Fences go on in another one of the name.
+func TestDeleteGroup(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3)
+	ctx := gt.Within(t, 60*time.Second)
+	tenant := create(t, g.Nodes[0], "tenant")
+	l := tenant.FencedLock("x")
+	for range 5 {
+		gt.MustLock(t, l)
+		gt.MustUnlock(t, l)
+	}
+	last := gt.MustLock(t, l)
+	gt.WantError(t, g.Nodes[1].DeleteGroup(ctx, "tenant"), conclave.ErrLocked)
+	lost := l.Lost()
+	if err := g.Nodes[1].DeleteGroup(ctx, "tenant", conclave.Force()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-lost:
+	case <-ctx.Done():
+		t.Fatal("the holder is not notified")
+	}
+	if _, err := l.Fence(); !errors.Is(err, conclave.ErrLockOwnershipLost) {
+		t.Error(err)
+	}
+	_, err := tenant.FencedLock("y").Lock(ctx)
+	gt.WantError(t, err, conclave.ErrGroupNotFound)
+	if names := numbers(t, g.Nodes[0]); len(names) != 1 {
+		t.Errorf("groups %v", names)
+	}
+	create(t, g.Nodes[2], "tenant")
+	if f := gt.MustLock(t, g.Nodes[0].WithGroup("tenant").FencedLock("x")); f <= last {
+		t.Errorf("fence %v after %v", f, last)
+	}
+	if names := numbers(t, g.Nodes[1]); names["tenant"] != 2 {
+		t.Errorf("groups %v", names)
+	}
+}
+
+// All members restart, and each group is as it was. What was deleted while a member was down is gone there as well.
+func TestGroup_Restart(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3)
+	ctx := gt.Within(t, 90*time.Second)
+	for _, name := range []string{"a", "b", "c"} {
+		tenant := create(t, g.Nodes[0], name)
+		gt.MustPut(t, tenant.KV(), "k", name)
+	}
+	g.KillAll()
+	g.Start(g.All()...)
+	for _, name := range []string{"a", "b", "c"} {
+		for _, i := range g.All() {
+			if e := gt.MustGet(t, g.Nodes[i].WithGroup(name).KV(), "k"); string(e.Value) != name {
+				t.Errorf("member %d, group %s: %q", i, name, e.Value)
+			}
+		}
+	}
+	g.Kill(2)
+	if err := g.Nodes[0].DeleteGroup(ctx, "b", conclave.Force()); err != nil {
+		t.Fatal(err)
+	}
+	create(t, g.Nodes[0], "d")
+	g.Start(2)
+	gt.MustPut(t, g.Nodes[2].WithGroup("d").KV(), "k", "d")
+	_, err := g.Nodes[2].WithGroup("b").KV().Get(ctx, "k")
+	gt.WantError(t, err, conclave.ErrGroupNotFound)
+	if names := fmt.Sprint(numbers(t, g.Nodes[2])); names != "map[a:1 c:3 conclave:0 d:4]" {
+		t.Error(names)
+	}
+}
+
+// A member that is partitioned while a group is deleted, and another one of its name created, uses the new one afterwards.
+func TestDeleteGroup_CreatedAgainWhilePartitioned(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3, gt.MemoryNetwork)
+	ctx := gt.Within(t, 60*time.Second)
+	create(t, g.Nodes[0], "x")
+	old := g.Nodes[2].WithGroup("x")
+	for i := range 3 {
+		gt.MustPut(t, g.Nodes[i].WithGroup("x").KV(), "k", "old")
+	}
+	g.Disconnect(2)
+	by := g.LeaderWithout(2)
+	gt.Must(t, g.Nodes[by].DeleteGroup(ctx, "x", conclave.Force()))
+	gt.MustPut(t, create(t, g.Nodes[by], "x").KV(), "k", "new")
+	g.Net.Rejoin(2)
+	for {
+		e, err := g.Nodes[2].WithGroup("x").KV().Get(ctx, "k")
+		if err == nil && string(e.Value) == "new" {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%q, %v", e.Value, err)
+		}
+		gt.Pass(10 * time.Millisecond)
+	}
+	_, err := old.KV().Get(ctx, "k")
+	gt.WantError(t, err, conclave.ErrGroupNotFound)
+	g.Close(2)
+}
+
+// A call that has created a group, and ends before this process can use it, does not report that it had no effect.
+func TestCreateGroup_ContextEnds(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3)
+	for i := range 40 {
+		name := fmt.Sprint("g", i)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond/2)
+		_, err := g.Nodes[i%3].CreateGroup(ctx, name, conclave.GroupConfig{})
+		cancel()
+		if _, exists := numbers(t, g.Nodes[0])[name]; exists && err != nil && !errors.Is(err, conclave.ErrUnknown) {
+			t.Errorf("%s exists: %v", name, err)
+		}
+	}
+}
+
+// A node leaves while it holds a lock of a further group. No other member is granted it while the node takes it for held, however late it
+// learns of its removal.
+func TestLeave_HoldsInFurtherGroup(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3, gt.MemoryNetwork)
+	create(t, g.Nodes[0], "x")
+	ctx := gt.Within(t, 60*time.Second)
+	other := g.Leader()
+	leaver := (other + 1) % 3 // a follower in the further group too
+	gt.Must(t, g.Nodes[0].WithGroup("x").TransferLeadership(ctx, g.ID(other)))
+	s, err := g.Nodes[leaver].WithGroup("x").NewSession(ctx, &conclave.SessionConfig{TTL: time.Minute, NoChecks: true, LockDelay: conclave.NoLockDelay})
+	gt.Must(t, err)
+	l := s.FencedLock("l")
+	gt.MustLock(t, l)
+	waiting := g.Nodes[other].WithGroup("x").FencedLock("l")
+	granted := make(chan error, 1)
+	go func() {
+		_, err := waiting.Lock(ctx)
+		if held, heldErr := l.Fence(); err == nil && heldErr == nil {
+			err = fmt.Errorf("granted while the leaving node holds it with fence %v", held)
+		}
+		granted <- err
+	}()
+	gt.AwaitWaiters(t, waiting, 1)
+	for _, i := range g.Others(leaver) {
+		g.Net.Delay(i, leaver, 60*time.Millisecond)
+	}
+	n := g.Nodes[leaver]
+	g.Nodes[leaver] = nil
+	left := make(chan error, 1)
+	go func() { left <- n.Leave(ctx) }()
+	gt.Must(t, <-granted)
+	gt.Must(t, <-left)
+}
+
+// Groups are deleted by one member and created again by another one at once. The handle that CreateGroup returns is to the new group, and
+// DeleteGroup deletes the one that is listed then.
+func TestCreateGroup_BehindDeletionElsewhere(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3)
+	var all sync.WaitGroup
+	for i := range 4 {
+		name := fmt.Sprint("g", i)
+		create(t, g.Nodes[0], name)
+		all.Go(func() {
+			ctx := gt.Within(t, 60*time.Second)
+			for round := range 8 {
+				if err := g.Nodes[round%3].DeleteGroup(ctx, name, conclave.Force()); err != nil {
+					t.Error("delete:", err)
+				}
+				h, err := g.Nodes[(round+1)%3].CreateGroup(ctx, name, conclave.GroupConfig{})
+				if err != nil {
+					t.Error("create:", err)
+					return
+				}
+				if _, err := h.KV().Put(ctx, "k", nil); err != nil {
+					t.Errorf("round %d of %s: %v", round, name, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	g.Close(1)
+}
+
+// Members create, use and delete few groups at the same time, and give up now and then. Each group is usable afterwards on each member, and
+// all close.
+func TestGroup_UsedWhileCreatedAndDeleted(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3)
+	var all sync.WaitGroup
+	for i := range 3 {
+		for w := range 3 {
+			n, r := g.Nodes[i], rand.New(rand.NewPCG(uint64(i), uint64(w)))
+			all.Go(func() {
+				for range 25 {
+					ctx, stop := context.WithTimeout(t.Context(), time.Duration(1+r.IntN(2000))*time.Millisecond)
+					switch name := fmt.Sprint("g", r.IntN(3)); r.IntN(4) {
+					case 0:
+						_ = n.DeleteGroup(ctx, name, conclave.Force())
+					case 1:
+						_, _ = n.CreateGroup(ctx, name, conclave.GroupConfig{})
+					default:
+						l := n.WithGroup(name).FencedLock("l")
+						if _, err := l.Lock(ctx); err == nil {
+							_ = l.Unlock(ctx)
+						}
+					}
+					stop()
+				}
+			})
+		}
+	}
+	all.Wait()
+	for k := range 3 {
+		name := fmt.Sprint("g", k)
+		create(t, g.Nodes[0], name)
+		for i := range 3 {
+			if _, err := g.Nodes[i].CreateGroup(gt.Within(t, 30*time.Second), name, conclave.GroupConfig{}); err != nil {
+				t.Errorf("member %d, group %s: %v", i, name, err)
+				continue
+			}
+			gt.MustPut(t, g.Nodes[i].WithGroup(name).KV(), "k", "v")
+		}
+	}
+	for i := range 3 {
+		g.Close(i)
+	}
+}

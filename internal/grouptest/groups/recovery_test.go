@@ -1,0 +1,80 @@
+package groups
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	gt "github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// alone opens a directory as the only member of a group.
+func alone(t *testing.T, dir string) *conclave.Node {
+	t.Helper()
+	n, err := conclave.Open(gt.Within(t, 30*time.Second), &conclave.Config{Dir: dir, HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { gt.Kill(n) })
+	return n
+}
+
+// The directory of one member is recovered with all groups: their keys remain, their locks have ended, and their fences go on.
+// Another member can join.
+func TestRecover(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3)
+	a, b := create(t, g.Nodes[0], "a"), create(t, g.Nodes[1], "b")
+	gt.MustPut(t, a.KV(), "k", "of a")
+	gt.MustPut(t, b.KV(), "k", "of b")
+	last := gt.MustLock(t, b.FencedLock("held"))
+	dir := g.Configs[0].Dir
+	g.KillAll()
+	info, err := conclave.Verify(dir)
+	if err != nil || len(info.Groups) != 2 || info.Groups[0].Name != "a" || info.Groups[1].Number != 2 || info.Groups[1].Keys > 1 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	gt.Must(t, conclave.Recover(t.Context(), dir))
+	if info, err = conclave.Verify(dir); err != nil || !info.Seed || len(info.Groups) != 2 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	n := alone(t, dir)
+	for _, name := range []string{"a", "b"} {
+		if e := gt.MustGet(t, n.WithGroup(name).KV(), "k"); string(e.Value) != "of "+name {
+			t.Errorf("group %s: %q", name, e.Value)
+		}
+	}
+	if f := gt.MustLock(t, n.WithGroup("b").FencedLock("held")); f <= last {
+		t.Errorf("fence %v after %v", f, last)
+	}
+	other, err := conclave.Open(gt.Within(t, 30*time.Second), &conclave.Config{
+		Dir: filepath.Join(t.TempDir(), "other"), Join: []string{n.Addr()}, HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
+	})
+	gt.Must(t, err)
+	t.Cleanup(func() { gt.Kill(other) })
+	if e := gt.MustGet(t, other.WithGroup("a").KV(), "k"); string(e.Value) != "of a" {
+		t.Errorf("%q", e.Value)
+	}
+}
+
+// A backup has the default group only. What is restored from it has no further group, and one of the same name grants larger fences.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	g := start(t, 1)
+	a := create(t, g.Nodes[0], "a")
+	last := gt.MustLock(t, a.FencedLock("x"))
+	var backup bytes.Buffer
+	gt.Must(t, g.Nodes[0].Backup(t.Context(), &backup))
+	gt.WantError(t, a.Backup(t.Context(), &backup), conclave.ErrInvalid)
+	g.KillAll()
+	dir := filepath.Join(t.TempDir(), "restored")
+	gt.Must(t, conclave.Restore(t.Context(), dir, &backup))
+	n := alone(t, dir)
+	_, err := n.WithGroup("a").FencedLock("x").TryLock(t.Context())
+	gt.WantError(t, err, conclave.ErrGroupNotFound)
+	if f := gt.MustLock(t, create(t, n, "a").FencedLock("x")); f <= last {
+		t.Errorf("fence %v after %v", f, last)
+	}
+}

@@ -1,0 +1,386 @@
+package conclave
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/survey"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// How a node uses the further groups. Each group of which its member runs a replica has a client of its own, which
+// this process registers at once: the replica's leader submits commands as well. Before the replica runs, a handle to the group has
+// a client that is not connected, which connect when it does.
+
+// nodeGroups is the further groups as a node uses them.
+type nodeGroups struct {
+	node *Node
+
+	mu     sync.Mutex
+	byName map[string]weak.Pointer[furtherGroup] // guarded by mu; those with a handle, or a replica
+	used   map[uint32]*furtherGroup              // guarded by mu; those with a replica, by number
+	closed bool                                  // guarded by mu: the node shuts down
+}
+
+func newNodeGroups(n *Node) *nodeGroups {
+	return &nodeGroups{node: n, byName: make(map[string]weak.Pointer[furtherGroup]), used: make(map[uint32]*furtherGroup)}
+}
+
+// furtherGroup is a further group as a node uses it.
+type furtherGroup struct {
+	node    *Node
+	name    string
+	group   *Group // the handle
+	client  *client.Client
+	number  uint32                          // guarded by nodeGroups.mu; 0: none yet
+	replica atomic.Pointer[replica.Replica] // nil: none runs yet
+	ready   chan struct{}                   // closed when this process is registered in the group
+	ended   context.Context                 // done when the group is deleted, or the node stops
+	end     context.CancelFunc
+}
+
+// maxIdleNames is how many names without a group are remembered before those without a handle are forgotten.
+const maxIdleNames = 256
+
+// door returns the group of that name.
+func (g *nodeGroups) door(name string) *furtherGroup {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.named(name)
+}
+
+// numbered returns the group of that name and number. An earlier one of the name has been deleted.
+func (g *nodeGroups) numbered(name string, number uint32) *furtherGroup {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f := g.named(name)
+	if f.number != 0 {
+		delete(g.byName, name)
+		f = g.named(name)
+	}
+	f.number, g.used[number] = number, f
+	if g.closed {
+		f.client.BeginShutdown()
+	}
+	return f
+}
+
+// close refuses the use of groups that start from now on.
+func (g *nodeGroups) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}
+
+// named is door. g.mu is held.
+func (g *nodeGroups) named(name string) *furtherGroup {
+	if f := g.byName[name].Value(); f != nil {
+		return f
+	}
+	if len(g.byName) >= maxIdleNames {
+		for name, f := range g.byName {
+			if f.Value() == nil {
+				delete(g.byName, name)
+			}
+		}
+	}
+	f := g.newGroup(name)
+	g.byName[name] = weak.Make(f)
+	return f
+}
+
+func (g *nodeGroups) newGroup(name string) *furtherGroup {
+	n := g.node
+	f := &furtherGroup{node: n, name: name, ready: make(chan struct{})}
+	f.ended, f.end = context.WithCancel(context.Background())
+	cfg := n.clientConfig()
+	cfg.Reach = f.reach
+	cfg.Checks = slices.DeleteFunc(slices.Clone(cfg.Checks), func(name string) bool { return name != gossipCheck && name != ProcessCheck })
+	f.client = client.New(cfg)
+	f.client.Connect(furtherDoor{f}, func(attempt uint32, ttl time.Duration) *wire.Command {
+		c := registration(n.member.Registration())(attempt, ttl)
+		r := c.GetRegister()
+		r.Tokens, r.Voters = nil, 0 // the default group has checked the succession
+		return c
+	})
+	f.group = &Group{client: f.client, calls: n.calls, jobs: survey.NewJobs(nil), isNode: true, dir: n.dir, admin: furtherAdmin{f}}
+	f.group.tracing.tracer, f.group.tracing.log, f.group.tracing.node = n.tracing.tracer, n.tracing.log, n.tracing.node
+	return f
+}
+
+// use implements cluster.Config.UseGroup.
+func (g *nodeGroups) use(number uint32) cluster.GroupUse {
+	var used atomic.Pointer[furtherGroup] // set on the replica's loop
+	with := func(do func(*client.Client)) {
+		if f := used.Load(); f != nil {
+			do(f.client)
+		}
+	}
+	return cluster.GroupUse{
+		Callbacks: replica.Callbacks{
+			Restored: func(m cluster.Machine) { with(func(c *client.Client) { replaced(c, m) }) },
+			Changed: func(keys []fact.KeyChange, leaders []fact.LeaderChange) {
+				with(func(c *client.Client) { c.Changed(keys, leaders) })
+			},
+			Recalled:      func(r []fact.Recall) { with(func(c *client.Client) { c.Recalled(r) }) },
+			ShardsChanged: func(s []fact.ShardChange) { with(func(c *client.Client) { c.ShardsChanged(s) }) },
+			Ended:         func(e fact.Ended) { with(func(c *client.Client) { c.SessionEnded(e) }) },
+			LeaderChanged: func(uint64, uint64) {},
+			Woke:          func() { with((*client.Client).Woke) },
+		},
+		ListsChanged: func(applied uint64) { with(func(c *client.Client) { c.ListsChanged(applied) }) },
+		Started: func(name string, r *replica.Replica) {
+			f := g.numbered(name, number)
+			g.node.routines.Go(func() { f.join(r, &used) })
+		},
+		Ended: func(why error) { g.gone(number, why) },
+	}
+}
+
+// replaced passes on a machine that has been loaded or installed.
+func replaced(c *client.Client, m cluster.Machine) {
+	c.StateReplaced(func(q machine.Query) any { return q.Begin(m.(*machine.Machine))() })
+}
+
+// join connects the group's client to the replica, and registers this process.
+func (f *furtherGroup) join(r *replica.Replica, used *atomic.Pointer[furtherGroup]) {
+	select {
+	case <-f.node.started:
+	case <-f.ended.Done():
+		return
+	}
+	err := r.ReadStale(f.ended, func(m cluster.Machine) {
+		replaced(f.client, m)
+		f.replica.Store(r)
+		used.Store(f)
+	})
+	for pause := 50 * time.Millisecond; err == nil; pause = min(2*pause, 2*time.Second) {
+		if f.client.Register(f.ended) == nil {
+			close(f.ready)
+			return
+		}
+		retry := time.NewTimer(pause)
+		select {
+		case <-retry.C:
+		case <-f.ended.Done():
+			retry.Stop()
+			return
+		}
+	}
+}
+
+// gone ends the use of a group that is deleted.
+func (g *nodeGroups) gone(number uint32, why error) {
+	g.mu.Lock()
+	f := g.used[number]
+	delete(g.used, number)
+	if f != nil && g.byName[f.name].Value() == f {
+		delete(g.byName, f.name)
+	}
+	g.mu.Unlock()
+	if f != nil {
+		f.end()
+		f.client.Stopping(why, false)
+		f.client.Stopped(why, false)
+		g.node.routines.Go(f.client.Wait)
+	}
+}
+
+// all returns those with a replica.
+func (g *nodeGroups) all() (list []*furtherGroup) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, f := range g.used {
+		list = append(list, f)
+	}
+	return list
+}
+
+// shutDown ends the registrations of this process in all further groups, and with them its sessions, and transfers the leaderships, until ctx is done.
+// It reports whether each group has answered.
+func (g *nodeGroups) shutDown(ctx context.Context) (answered bool) {
+	var all sync.WaitGroup
+	var missing atomic.Bool
+	for _, f := range g.all() {
+		r := f.replica.Load()
+		if r == nil {
+			continue
+		}
+		all.Go(func() {
+			if err := f.client.Deregister(ctx); err != nil && ctx.Err() != nil {
+				missing.Store(true) // the group finds out as after a crash
+			}
+			_ = r.StepDown(ctx) // if it leads
+		})
+	}
+	all.Wait()
+	return !missing.Load()
+}
+
+// each calls do with the client of each group with a replica.
+func (g *nodeGroups) each(do func(*client.Client)) {
+	for _, f := range g.all() {
+		do(f.client)
+	}
+}
+
+// stopped ends all when the member has stopped.
+func (g *nodeGroups) stopped(why error) {
+	for _, f := range g.all() {
+		f.end()
+		f.client.Stopped(why, why == nil)
+		f.client.Wait()
+	}
+}
+
+// find returns the number of a further group.
+func (g *nodeGroups) find(ctx context.Context, name string) (uint32, error) {
+	v, err := ask[*machine.GroupView](ctx, g.node.Group, machine.GroupQuery{Name: name})
+	switch {
+	case err != nil:
+		return 0, err
+	case v == nil:
+		return 0, noGroup()
+	}
+	return v.Number, nil
+}
+
+// reach blocks until this process is registered in the group, or ctx is done. It is client.Config.Reach.
+func (f *furtherGroup) reach(ctx context.Context) error {
+	select {
+	case <-f.ready:
+		return nil
+	default:
+	}
+	number, err := f.node.groups.find(ctx, f.name)
+	if err != nil {
+		return err
+	}
+	if _, err := f.node.member.Groups().Replica(ctx, number); err != nil {
+		return f.node.groups.unreached(ctx, err)
+	}
+	return f.awaitReady(ctx)
+}
+
+// awaitReady blocks until this process is registered in the group, whose replica runs here, or ctx is done.
+func (f *furtherGroup) awaitReady(ctx context.Context) error {
+	select {
+	case <-f.ready:
+		return nil
+	case <-ctx.Done():
+		return f.node.groups.unreached(ctx, ctx.Err())
+	case <-f.ended.Done():
+		return noGroup()
+	case <-f.node.member.Done():
+		return &client.Fault{Kind: client.Closed, Cause: f.node.member.Err()}
+	}
+}
+
+// unreached is the fault of a call that has not reached a further group.
+func (g *nodeGroups) unreached(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, cluster.ErrGroupDeleted):
+		return noGroup()
+	case ctx.Err() != nil:
+		return &client.Fault{Kind: client.Unavailable, Detail: g.node.member.Unreachable(), Cause: client.ContextError(ctx)}
+	}
+	return err
+}
+
+// furtherDoor is the client's door to a further group: the replica of this process, once it runs.
+type furtherDoor struct{ *furtherGroup }
+
+// via returns the door to the replica; false: none runs.
+func (d furtherDoor) via() (group, bool) {
+	r := d.replica.Load()
+	return group{r, d.node.member, d.client, uint64(d.node.id)}, r != nil
+}
+
+func (d furtherDoor) Submit(size int, encode func() []byte, c client.Call, urgent bool) {
+	g, ok := d.via()
+	if !ok {
+		c.Fail(noGroup())
+		return
+	}
+	g.Submit(size, encode, c, urgent)
+}
+
+func (d furtherDoor) Cancel(c client.Call) {
+	if g, ok := d.via(); ok {
+		g.Cancel(c)
+		return
+	}
+	c.Cancelled(false)
+}
+
+func (d furtherDoor) Query(ctx context.Context, q machine.Query, opts client.QueryOptions) (any, error) {
+	g, ok := d.via()
+	if !ok {
+		return nil, noGroup()
+	}
+	return g.Query(ctx, q, opts)
+}
+
+func (d furtherDoor) Reregister(expired wire.ID, register func() ([]byte, client.Call)) {
+	if g, ok := d.via(); ok {
+		g.Reregister(expired, register)
+	}
+}
+
+func (d furtherDoor) Registered(*wire.Reply) {}
+
+func (d furtherDoor) Renew(size int, encode func() []byte, c client.Call) {
+	d.Submit(size, encode, c, true)
+}
+
+func (d furtherDoor) Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
+	return d.client.FollowKeys(ctx, prefix, after, yield)
+}
+
+func (d furtherDoor) FollowShards(ctx context.Context, set string, yield func(client.ShardsUpdate) bool) error {
+	return d.client.FollowShards(ctx, set, yield)
+}
+
+func (d furtherDoor) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
+	return d.client.FollowLeader(ctx, election, yield)
+}
+
+func (d furtherDoor) Process() uint64 { return uint64(d.node.id) }
+
+// Level is that of the default group until the replica runs, which has that or soon will.
+func (d furtherDoor) Level() uint32 {
+	if g, ok := d.via(); ok {
+		return g.Level()
+	}
+	return d.node.replica.Level()
+}
+
+func (d furtherDoor) Unreachable() string { return d.node.member.Unreachable() }
+
+// furtherAdmin is what a member does for a further group.
+type furtherAdmin struct{ *furtherGroup }
+
+var errDefaultGroup = fmt.Errorf("%w: only the default group does that, for all groups", ErrInvalid)
+
+func (a furtherAdmin) status(ctx context.Context) (Status, error)   { return a.node.status(ctx) }
+func (a furtherAdmin) removeMember(context.Context, MemberID) error { return errDefaultGroup }
+func (a furtherAdmin) backUp(context.Context, io.Writer) error      { return errDefaultGroup }
+
+func (a furtherAdmin) transferLeadership(ctx context.Context, to MemberID) error {
+	if err := a.reach(ctx); err != nil {
+		return err
+	}
+	return transfer(ctx, a.replica.Load(), to)
+}

@@ -1,0 +1,160 @@
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// journal is what the logs of all groups in one store share: the number of synced writes with its watermark,
+// and the submitted writes, of which all that wait share a batch and its sync.
+type journal struct {
+	store *storage.Store
+
+	// Owned by the storage goroutine.
+	synced    uint64 // number of synced writes
+	watermark *watermark
+	failed    error // a write has failed: the content of the disk is unknown
+
+	mu      sync.Mutex
+	pending []submission // guarded by mu
+}
+
+// submission is a write of one log that waits for the storage goroutine.
+type submission struct {
+	log  *Log
+	ops  []Op
+	done func(error)
+}
+
+// submit has the storage goroutine write what waits by then.
+func (j *journal) submit(s submission) {
+	j.mu.Lock()
+	j.pending = append(j.pending, s)
+	j.mu.Unlock()
+	var taken []submission
+	j.store.Go(func(*pebble.DB) error {
+		taken = j.take()
+		return j.writeAll(taken)
+	}, func(err error) {
+		for _, s := range taken {
+			s.done(err)
+		}
+	})
+}
+
+func (j *journal) take() []submission {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	taken := j.pending
+	j.pending = nil
+	return taken
+}
+
+func (j *journal) writeAll(list []submission) error {
+	if len(list) == 0 {
+		return nil // an earlier task has written it
+	}
+	return j.write(func(c *commit) error {
+		for _, s := range list {
+			if err := s.log.fill(c, s.ops); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// commit is one atomic write.
+type commit struct {
+	batch         *pebble.Batch
+	sync          bool // sync the batch
+	syncWatermark bool // and the watermark as well
+}
+
+// write fills a batch and writes it, on the storage goroutine.
+func (j *journal) write(fill func(*commit) error) error {
+	if j.failed != nil {
+		return j.failed
+	}
+	db, unpin, err := j.store.Pin()
+	if err != nil {
+		return err
+	}
+	defer unpin()
+	c := &commit{batch: db.NewBatch()}
+	defer c.batch.Close()
+	if err = fill(c); err == nil {
+		err = j.commit(c)
+	}
+	if err != nil {
+		j.failed = fmt.Errorf("raft log failed before: %w", err)
+	}
+	return err
+}
+
+// commit writes the batch, and with a synced batch its number, which is a record of the default group.
+func (j *journal) commit(c *commit) error {
+	if !c.sync {
+		return c.batch.Commit(pebble.NoSync)
+	}
+	j.synced++
+	if err := c.batch.Set(group(0).key(kindSynced), encodeNumbers(j.synced), nil); err != nil {
+		return err
+	}
+	if err := c.batch.Commit(pebble.Sync); err != nil {
+		return err
+	}
+	return j.watermark.raise(j.synced, c.syncWatermark)
+}
+
+// open opens the watermark, and compares it with the number of synced writes in the database.
+func (j *journal) open(synced uint64) error {
+	j.synced = synced
+	fsys, dir := j.store.FS(), j.store.Dir()
+	path := fsys.PathJoin(dir, "WATERMARK")
+	if j.store.ReadOnly() {
+		j.failed = errors.New("the raft log was opened to be read only")
+		return j.checkWatermark(fsys, path)
+	}
+	w, found, err := openWatermark(fsys, path)
+	if err != nil {
+		return err
+	}
+	switch {
+	case found:
+		err = w.verify(j.synced)
+	case j.synced == 0: // nothing was acknowledged yet
+		err = w.create(fsys, dir)
+	default:
+		err = noWatermark(path)
+	}
+	if err != nil {
+		return errors.Join(err, w.file.Close())
+	}
+	j.watermark = w
+	j.store.OnClose(w.close)
+	return nil
+}
+
+// checkWatermark is the part of open for a log that is only read.
+func (j *journal) checkWatermark(fsys vfs.FS, path string) error {
+	w, found, err := readWatermark(fsys, path)
+	switch {
+	case err != nil:
+		return err
+	case found:
+		return w.verify(j.synced)
+	case j.synced == 0:
+		return nil
+	}
+	return noWatermark(path)
+}
+
+func noWatermark(path string) error {
+	return corruptf("watermark %s is missing or unreadable, so this member may have lost acknowledged entries and must not vote", path)
+}
