@@ -37,7 +37,7 @@ type failureDetector struct {
 	lifetime   context.Context
 
 	detector roster.Detector
-	quorum   quorumLog
+	quorum   *quorumLog // nil: of a further group, whose voters are those of the default one
 }
 
 // run detects until the member stops. It submits one report at a time.
@@ -55,7 +55,9 @@ func (f *failureDetector) run() {
 			return
 		}
 		timer.Stop()
-		f.quorum.note(f.log, f.roster.Snapshot())
+		if f.quorum != nil {
+			f.quorum.note(f.log, f.roster.Snapshot())
+		}
 		if again := f.detectOnce(); again > 0 {
 			timer.Reset(again)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ type hosted struct {
 	replica  *replica.Replica
 	use      GroupUse
 	groups   *Groups
+	logger   *slog.Logger    // with the group's number
 	started  atomic.Bool     // the replica runs, or has run
 	used     atomic.Bool     // use.Started was called
 	lifetime context.Context // within that of the member
@@ -44,11 +46,11 @@ func newHosted(g *Groups, number uint32, log *raftlog.Log) (*hosted, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hosted{number: number, log: log, groups: g, use: g.use(number), done: make(chan struct{})}
+	h := &hosted{number: number, log: log, groups: g, logger: g.logger.With("group", number), use: g.use(number), done: make(chan struct{})}
 	h.lifetime, h.end = context.WithCancelCause(g.lifetime)
 	cfg := g.replica(number)
 	cfg.Number, cfg.Log, cfg.Acknowledged, cfg.Host = number, log, acknowledged, h
-	cfg.Lifetime, cfg.Done, cfg.Routine = h.lifetime, h.done, h.routine
+	cfg.Lifetime, cfg.Done, cfg.Routine, cfg.Logger = h.lifetime, h.done, h.routine, h.logger
 	stopped := cfg.Stopped
 	cfg.Stopped = func() error {
 		if errors.Is(context.Cause(h.lifetime), ErrGroupDeleted) {
@@ -88,11 +90,11 @@ func (h *hosted) start(first bool) error {
 	}
 	h.crashes = &crashReports{core: c, crashReportsConfig: crashReportsConfig{
 		self: g.self, boot: g.boot, evidence: g.evidence(), execute: h.replica.Execute, send: send,
-		post: h.replica.Post, commands: g.commands, routine: h.routine, log: g.logger, lifetime: h.lifetime,
+		post: h.replica.Post, commands: g.commands, routine: h.routine, log: h.logger, lifetime: h.lifetime,
 	}}
 	h.following = &followingMembers{
 		number: h.number, core: c, defaults: g.defaults, group: h.replica, commands: g.commands,
-		routine: h.routine, post: h.replica.Post, log: g.logger, lifetime: h.lifetime,
+		routine: h.routine, post: h.replica.Post, log: h.logger, lifetime: h.lifetime,
 	}
 	h.replica.Start(g.peers(), noClients{})
 	h.routine("failure detector", g.detector(h).run)

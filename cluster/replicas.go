@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"log/slog"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -41,16 +42,16 @@ func (m *Member) groupsConfig() groupsConfig {
 			return cfg
 		},
 		evidence: func() *crash.Evidence { return m.crashes.evidence }, roster: m.roster, peers: func() replica.Peers { return m.port },
-		detector: func(h *hosted) *failureDetector { return m.failureDetector(h.replica, h.lifetime) },
+		detector: func(h *hosted) *failureDetector { return m.failureDetector(h.replica, h.lifetime, h.logger) },
 		commands: m.cfg.Commands, logger: m.log, lifetime: m.lifetime, routine: m.routine, fail: m.fail, stopped: m.stopped,
 	}
 }
 
 // failureDetector returns the failure detector for a group.
-func (m *Member) failureDetector(of *replica.Replica, lifetime context.Context) *failureDetector {
+func (m *Member) failureDetector(of *replica.Replica, lifetime context.Context, log *slog.Logger) *failureDetector {
 	return &failureDetector{
 		self: m.identity.Member, election: m.cfg.Election, group: of, leadership: of.Leadership, roster: m.roster,
-		connected: m.port.Connected, commands: m.cfg.Commands, log: m.log, lifetime: lifetime,
+		connected: m.port.Connected, commands: m.cfg.Commands, log: log, lifetime: lifetime,
 	}
 }
 
@@ -87,7 +88,9 @@ func (m *Member) startReplica() (err error) {
 	})
 	m.crashes.core = m.core
 	m.replica.Start(m.port, m.clients)
-	m.routine("failure detector", m.failureDetector(m.replica, m.lifetime).run)
+	detector := m.failureDetector(m.replica, m.lifetime, m.log)
+	detector.quorum = new(quorumLog)
+	m.routine("failure detector", detector.run)
 	m.routine("groups", m.groups.run)
 	m.routine("database size", m.watchSize)
 	return nil
