@@ -18,7 +18,7 @@ import (
 type followingMembers struct {
 	number   uint32
 	core     replicated
-	defaults defaultGroup
+	defaults group // the replica of the default one
 	group    group
 	commands Commands
 	routine  func(name string, run func())

@@ -11,30 +11,17 @@ import (
 // runs and is in use, or ctx is done. ErrGroupDeleted; ErrStopped.
 func (g *Groups) Replica(ctx context.Context, number uint32) (*replica.Replica, error) {
 	h, err := g.await(ctx, number)
-	switch {
-	case err == nil:
-		return h.replica, nil
-	case g.lifetime.Err() != nil:
-		return nil, g.stopped()
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
+	return h.replica, nil
 }
 
 // AwaitDeleted blocks until this member has erased a further group, or ctx is done. ErrStopped.
 func (g *Groups) AwaitDeleted(ctx context.Context, number uint32) error {
-	for {
-		changed := g.changed.Wait()
-		if (*g.hosted.Load())[number] == nil && g.defaults.Status().Directory.Dropped(number) {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-g.lifetime.Done():
-			return g.stopped()
-		}
-	}
+	return g.until(ctx, func() bool {
+		return (*g.hosted.Load())[number] == nil && g.defaults.Status().Directory.Dropped(number)
+	})
 }
 
 // GroupStatus is a further group as this member sees it.

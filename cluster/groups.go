@@ -61,9 +61,9 @@ type groupsConfig struct {
 	log        *raftlog.Log // of the default group
 	use        func(number uint32) GroupUse
 	firstState func(*fact.GroupRecord) []wire.Change
-	replica    func(number uint32) replica.Config // without what hosted sets
+	replica    func() replica.Config // without what hosted sets
 	self, boot uint64
-	defaults   defaultGroup
+	defaults   group // the replica of the default one
 	evidence   func() *crash.Evidence
 	roster     *roster.Roster
 	peers      func() replica.Peers
@@ -74,12 +74,6 @@ type groupsConfig struct {
 	routine    func(name string, run func())
 	fail       func(error)
 	stopped    func() error
-}
-
-// defaultGroup is the replica of the default group as groups uses it.
-type defaultGroup interface {
-	group
-	Status() *replica.Status
 }
 
 func newGroups(cfg groupsConfig) *Groups {
@@ -253,20 +247,32 @@ func (g *Groups) start(h *hosted, r *fact.GroupRecord) error {
 // await blocks until the group's replica runs here and is in use and returns it, or ctx is done. The list must have the group:
 // if it has it no more, the error is ErrGroupDeleted.
 func (g *Groups) await(ctx context.Context, number uint32) (*hosted, error) {
+	var h *hosted
+	err := g.until(ctx, func() bool {
+		if h = g.started(number); h != nil && !h.used.Load() {
+			h = nil
+		}
+		return h != nil || g.defaults.Status().Directory.Dropped(number)
+	})
+	if err == nil && h == nil {
+		err = ErrGroupDeleted
+	}
+	return h, err
+}
+
+// until blocks until the condition holds after a replica has started or a log was erased, ctx is done, or the member stops.
+func (g *Groups) until(ctx context.Context, met func() bool) error {
 	for {
 		changed := g.changed.Wait()
-		if h := g.started(number); h != nil && h.used.Load() {
-			return h, nil
-		}
-		if g.defaults.Status().Directory.Dropped(number) {
-			return nil, ErrGroupDeleted
+		if met() {
+			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-g.lifetime.Done():
-			return nil, context.Cause(g.lifetime)
+			return g.stopped()
 		}
 	}
 }

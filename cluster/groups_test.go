@@ -35,7 +35,7 @@ func withGroups(t *testing.T, acknowledged map[uint32]core.Position) *Groups {
 		use: func(uint32) GroupUse {
 			return GroupUse{Callbacks: replica.Callbacks{LeaderChanged: func(uint64, uint64) {}}}
 		},
-		replica: func(uint32) replica.Config { return replica.Config{Stopped: func() error { return ErrStopped }} },
+		replica: func() replica.Config { return replica.Config{Stopped: func() error { return ErrStopped }} },
 	}
 	for number, p := range acknowledged {
 		other, err := log.OpenGroup(number)

@@ -48,7 +48,7 @@ func newHosted(g *Groups, number uint32, log *raftlog.Log) (*hosted, error) {
 	}
 	h := &hosted{number: number, log: log, groups: g, logger: g.logger.With("group", number), use: g.use(number), done: make(chan struct{})}
 	h.lifetime, h.end = context.WithCancelCause(g.lifetime)
-	cfg := g.replica(number)
+	cfg := g.replica()
 	cfg.Number, cfg.Log, cfg.Acknowledged, cfg.Host = number, log, acknowledged, h
 	cfg.Lifetime, cfg.Done, cfg.Routine, cfg.Logger = h.lifetime, h.done, h.routine, h.logger
 	stopped := cfg.Stopped

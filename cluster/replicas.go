@@ -36,7 +36,7 @@ func (m *Member) mayRemove(id uint64) bool {
 func (m *Member) groupsConfig() groupsConfig {
 	return groupsConfig{
 		log: m.raftLog, use: m.cfg.UseGroup, firstState: m.cfg.FirstStateOf, self: m.identity.Member, boot: m.identity.Get().GetBoot(), defaults: m.replica,
-		replica: func(uint32) replica.Config {
+		replica: func() replica.Config {
 			cfg := m.replicaConfig()
 			cfg.MayRemove, cfg.Effects = nil, nil
 			return cfg

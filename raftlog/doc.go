@@ -1,5 +1,6 @@
 // Package raftlog stores one member's Raft log, durably before it acknowledges
-// an append, together with the state machine's checkpoint. It is a seam, not an
+// an append, together with the state machine's checkpoint. The logs of several groups
+// share a store, and what they submit at the same time a batch with one sync. It is a seam, not an
 // API.
 //
 // A Log has two halves that share no variable. The write state belongs to the

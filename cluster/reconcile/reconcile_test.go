@@ -91,6 +91,49 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// A removed standby stays in the default group's configuration while another group may need its vote.
+func TestDecide_RemovedFromOtherGroupsFirst(t *testing.T) {
+	f := situation{voters: ids(1), standbys: ids(2), removed: ids(2), want: 3}.facts()
+	f.MayRemove = func(uint64) bool { return false }
+	if plan := Decide(f); len(plan.Changes) > 0 || plan.Reason == "" {
+		t.Errorf("%v", plan)
+	}
+	f.MayRemove = func(id uint64) bool { return id == 2 }
+	if plan := Decide(f); fmt.Sprint(plan.Changes) != "[remove 0000000000000002]" {
+		t.Errorf("%v", plan)
+	}
+}
+
+// A further group has those vote that vote in the default group, whatever its own settings and failure detector say.
+func TestDecide_FollowsVoters(t *testing.T) {
+	for name, test := range map[string]struct {
+		situation
+		follow []uint64
+		want   string
+	}{
+		"alike":                           {situation{voters: ids(1, 2, 3), standbys: ids(4), silent: ids(2), want: 5}, ids(1, 2, 3), "[]"},
+		"another one":                     {situation{voters: ids(1, 2, 3), standbys: ids(4), want: 3}, ids(1, 2, 4), "[promote 0000000000000004 demote 0000000000000003]"},
+		"one more":                        {situation{voters: ids(1), standbys: ids(2, 3), want: 3}, ids(1, 3), "[promote 0000000000000003]"},
+		"one less":                        {situation{voters: ids(1, 2, 3), want: 3}, ids(1, 2), "[demote 0000000000000003]"},
+		"the leader votes no more":        {situation{voters: ids(1, 2, 3), standbys: ids(4), want: 3, leader: 3}, ids(1, 2, 4), "[promote 0000000000000004]"},
+		"only the leader votes no more":   {situation{voters: ids(1, 2, 3), want: 3, leader: 3}, ids(1, 2), "transfer"},
+		"one that is no member any more":  {situation{voters: ids(1, 2, 3), removed: ids(3), want: 3}, ids(1, 2), "[demote 0000000000000003]"},
+		"a new one is not admitted here":  {situation{voters: ids(1, 2, 3), admitted: ids(4), want: 3}, ids(1, 2, 4), "[add 0000000000000004]"},
+		"the new one does not answer yet": {situation{voters: ids(1, 2, 3), standbys: ids(4), silent: ids(4), want: 3}, ids(1, 2, 4), "[]"},
+	} {
+		f := test.facts()
+		f.Following = &fact.Following{Group: 1, Voters: test.follow}
+		plan := Decide(f)
+		got := fmt.Sprint(plan.Changes)
+		if plan.Transfer {
+			got = "transfer"
+		}
+		if got != test.want {
+			t.Errorf("%s: %s (%s), want %s", name, got, plan.Reason, test.want)
+		}
+	}
+}
+
 // A silent voter is replaced when ReplaceAfter has passed.
 func TestDecide_ReplaceAfter(t *testing.T) {
 	f := situation{voters: ids(1, 2, 3), standbys: ids(4), silent: ids(2), want: 3}.facts()

@@ -111,7 +111,7 @@ func (x grouping) checkFollow(c *wire.FollowMembers) *wire.Reply {
 	}
 	isListed := func(id uint64) bool { _, found := slices.BinarySearch(ids, id); return found }
 	switch {
-	case len(ids) == 0 || len(ids) > maxGroupMembers || !ascending(ids):
+	case len(ids) == 0 || len(ids) > MaxMembers || !ascending(ids):
 		return x.refuse(wire.Code_INVALID, "invalid members: none, too many, or not in order")
 	case !ascending(c.Voters) || !allOf(c.Voters, isListed):
 		return x.refuse(wire.Code_INVALID, "invalid voters: not in order, or no members")

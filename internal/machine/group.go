@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -21,8 +20,6 @@ import (
 const (
 	// MaxGroups bounds the further groups: each has a log, a leader and a loop on every member.
 	MaxGroups = 64
-	// maxGroupMembers bounds the members that a group begins with or follows.
-	maxGroupMembers = MaxMembers
 )
 
 // groups is the further groups, in the machine of the default one.
@@ -130,7 +127,7 @@ func (x grouping) checkFounders(voters, standbys []uint64) *wire.Reply {
 	}
 	isMember := func(id uint64) bool { return x.members[id] != nil }
 	switch {
-	case len(voters) == 0 || len(voters) > maxGroupMembers || len(standbys) > maxGroupMembers:
+	case len(voters) == 0 || len(voters) > MaxMembers || len(standbys) > MaxMembers:
 		return x.refuse(wire.Code_INVALID, "invalid group: no voters, or too many members")
 	case !ascending(voters) || !ascending(standbys) || slices.ContainsFunc(voters, func(id uint64) bool { return slices.Contains(standbys, id) }):
 		return x.refuse(wire.Code_INVALID, "invalid group: its members are not in order, or listed twice")
@@ -190,7 +187,9 @@ func (ld *loader) ofGroup(kind byte, rest string, value []byte) error {
 		Number: number, Name: st.Name, Created: st.Created, Level: st.FeatureLevel, Epoch: st.Epoch, Fences: st.Fences, Wanted: st.Wanted,
 		Voters: st.Voters, Standbys: st.Standbys,
 	}
+	var ids []uint64
 	for _, k := range st.Members {
+		ids = append(ids, k.Member)
 		if len(k.Key) != 0 && len(k.Key) != publicKeySize {
 			return errShape
 		}
@@ -201,7 +200,7 @@ func (ld *loader) ofGroup(kind byte, rest string, value []byte) error {
 	switch {
 	case number == 0 || st.Epoch > maxEpoch || st.Fences > maxFences || st.Wanted != 0 && !validVoters(st.Wanted):
 		return errRange
-	case !ascending(st.Voters) || !ascending(st.Standbys) || !ascendingMembers(r.Members):
+	case !ascending(st.Voters) || !ascending(st.Standbys) || !ascending(ids):
 		return errRange
 	case ld.m.groups.byName[st.Name] != nil:
 		return errTwice
@@ -223,10 +222,4 @@ func (ld *loader) linkGroups() error {
 		return errRange
 	}
 	return nil
-}
-
-// ascendingMembers is ascending for the records of members.
-func ascendingMembers(list []fact.MemberRecord) bool {
-	return slices.IsSortedFunc(list, func(a, b fact.MemberRecord) int { return cmp.Compare(a.ID, b.ID) }) &&
-		!slices.ContainsFunc(list, func(r fact.MemberRecord) bool { return r.ID == 0 })
 }

@@ -34,7 +34,7 @@ func bounded(kind byte, record []byte) bool {
 	case permitKind:
 		return wire.Occurrences(record, slotsOfPermit) <= MaxSlots
 	case groupKind:
-		return wire.Occurrences(record, membersOfGroup) <= maxGroupMembers
+		return wire.Occurrences(record, membersOfGroup) <= MaxMembers
 	case setKind, setWaiterKind:
 		return wire.Occurrences(record, namesOfSet)+wire.Occurrences(record, sharedOfSet) <= MaxSet &&
 			(kind == setWaiterKind || wire.Occurrences(record, phasesOfSet) <= MaxSet)

@@ -305,17 +305,28 @@ func TestGroup_UsedWhileCreatedAndDeleted(t *testing.T) {
 	}
 	all.Wait()
 	for k := range 3 {
-		name := fmt.Sprint("g", k)
-		create(t, g.Nodes[0], name)
 		for i := range 3 {
-			if _, err := g.Nodes[i].CreateGroup(gt.Within(t, 30*time.Second), name, conclave.GroupConfig{}); err != nil {
-				t.Errorf("member %d, group %s: %v", i, name, err)
-				continue
-			}
-			gt.MustPut(t, g.Nodes[i].WithGroup(name).KV(), "k", "v")
+			wantUsable(t, g.Nodes[i], fmt.Sprint("g", k))
 		}
 	}
 	for i := range 3 {
 		g.Close(i)
+	}
+}
+
+// wantUsable creates a group and writes to it. A deletion may still be under way whose caller has given up.
+func wantUsable(t *testing.T, n *conclave.Node, name string) {
+	t.Helper()
+	for ctx := gt.Within(t, 60*time.Second); ; {
+		g, err := n.CreateGroup(ctx, name, conclave.GroupConfig{})
+		if err == nil {
+			_, err = g.KV().Put(ctx, "k", nil)
+		}
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, conclave.ErrGroupNotFound) || ctx.Err() != nil {
+			t.Fatalf("group %s: %v", name, err)
+		}
 	}
 }
