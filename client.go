@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
@@ -59,7 +60,7 @@ type ClientConfig struct {
 }
 
 // Client is the access of a process to a group that is no member of it: it has no log and no
-// state, and costs the group one connection to one of the members. It has the same nouns as a
+// state, and costs the group one connection to one of the members, and each further group that it uses another one. It has the same nouns as a
 // [Node], with the same promises: each command takes effect exactly once, waiters are served
 // in FIFO order, and a holder that cannot renew its session learns of the loss by its own
 // clock before the group may grant the lock to another owner.
@@ -78,6 +79,7 @@ type Client struct {
 	app    *application
 	log    *slog.Logger
 	remote *remote.Group
+	groups *clientGroups
 	events *events
 
 	shutdown *shutdown
@@ -106,13 +108,9 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 	}
 	c.admin = c
 	c.tracing.tracer, c.tracing.log, c.tracing.node = checked.Tracer, checked.Logger, c.ID
-	c.client = client.New(client.Config{
-		Name: checked.Name, TTL: checked.SessionTTL, IncarnationTTL: cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL),
-		Logger:     checked.Logger,
-		Closed:     remote.ErrClosed,
-		LeaseEnded: func(id wire.ID, why error) { c.events.sessionEnded(SessionID(id), convert(why)) },
-		HoldLost:   func(name string, fence uint64) { c.events.lockLost(name, Fence(fence)) },
-	})
+	own := c.clientConfig()
+	own.IncarnationTTL = cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL)
+	c.client, c.groups = client.New(own), newClientGroups(c)
 	if err := c.connect(); err != nil {
 		app.failed()
 		return nil, fault("dial", "", err)
@@ -124,14 +122,28 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-func (c *Client) connect() (err error) {
-	c.remote, err = remote.New(remote.Config{
+// clientConfig returns the configuration of this process's side of a group.
+func (c *Client) clientConfig() client.Config {
+	return client.Config{
+		Name: c.cfg.Name, TTL: c.cfg.SessionTTL, IncarnationTTL: incarnationTTL, Logger: c.log, Closed: remote.ErrClosed,
+		LeaseEnded: func(id wire.ID, why error) { c.events.sessionEnded(SessionID(id), convert(why)) },
+		HoldLost:   func(name string, fence uint64) { c.events.lockLost(name, Fence(fence)) },
+	}
+}
+
+// remoteConfig returns the configuration of the connection to a group, of which side is this process's side.
+func (c *Client) remoteConfig(side *client.Client) remote.Config {
+	return remote.Config{
 		Addresses: c.cfg.Addresses, Group: c.cfg.Group, Name: c.cfg.Name, TLS: c.cfg.TLS, Insecure: c.cfg.Insecure,
 		Dial: c.cfg.Dial, Calls: c.app.calls, Admit: c.app.verifyPeer(c.cfg.VerifyPeer), ReadOnly: c.cfg.ReadOnly, Logger: c.log, Named: c.app.names.Set,
 		MaxCalls: c.cfg.Limits.Calls, MaxCallBytes: c.cfg.Limits.CallBytes,
-		Ended: c.client.SessionEnded, Recalled: c.client.Recalled, Replaced: c.client.StateReplaced, Woke: c.client.Woke,
-		Sessions: c.client.Sessions, Patience: c.patience, Left: c.client.Left,
-	})
+		Ended: side.SessionEnded, Recalled: side.Recalled, Replaced: side.StateReplaced, Woke: side.Woke,
+		Sessions: side.Sessions, Patience: func() time.Duration { return patience(side) }, Left: side.Left,
+	}
+}
+
+func (c *Client) connect() (err error) {
+	c.remote, err = remote.New(c.remoteConfig(c.client))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -147,8 +159,8 @@ func (c *Client) connect() (err error) {
 // patience is how long a member may take to acknowledge the registration, a renewal or a call,
 // before the client goes on with another one: long enough for an election, unless the sessions cannot
 // wait for that.
-func (c *Client) patience() time.Duration {
-	return min(max(c.client.RenewalInterval(), 300*time.Millisecond), 2*time.Second)
+func patience(c *client.Client) time.Duration {
+	return min(max(c.RenewalInterval(), 300*time.Millisecond), 2*time.Second)
 }
 
 func (c *Client) register(ctx context.Context) error {
@@ -194,10 +206,28 @@ func (c *Client) shutDown() {
 	if c.cfg.ReadOnly {
 		return // the group does not know it
 	}
-	c.client.StopRenewing()
-	c.client.EndLeases()
-	if err := c.client.Deregister(c.shutdown.graceful); err != nil && c.shutdown.graceful.Err() != nil {
-		c.shutdown.unanswered = true
+	c.eachSide((*client.Client).StopRenewing)
+	c.eachSide((*client.Client).EndLeases)
+	var all sync.WaitGroup
+	var unanswered atomic.Bool
+	deregister := func(side *client.Client) {
+		if err := side.Deregister(c.shutdown.graceful); err != nil && c.shutdown.graceful.Err() != nil {
+			unanswered.Store(true)
+		}
+	}
+	for _, f := range c.groups.registered() {
+		all.Go(func() { deregister(f.client) })
+	}
+	deregister(c.client)
+	all.Wait()
+	c.shutdown.unanswered = unanswered.Load()
+}
+
+// eachSide calls do with this process's side of each group that it uses.
+func (c *Client) eachSide(do func(*client.Client)) {
+	do(c.client)
+	for _, f := range c.groups.all() {
+		do(f.client)
 	}
 }
 
@@ -205,9 +235,11 @@ func (c *Client) shutDown() {
 // nothing of the client is left.
 func (c *Client) stop(graceful func()) {
 	c.shutdown.carryOut(func() {
-		c.client.BeginShutdown()
+		c.groups.close()
+		c.eachSide((*client.Client).BeginShutdown)
 		graceful()
 	}, func() {
+		c.groups.stop()
 		c.remote.Close()
 		c.client.Stopped(nil, true)
 		c.client.Wait()

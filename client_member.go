@@ -26,7 +26,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 }
 
 func (c *Client) status(ctx context.Context) (s Status, err error) {
-	answer, err := c.ask(ctx, kindStatus, "", true)
+	answer, err := c.ask(ctx, c.remote, request{kind: kindStatus, repeat: true, harmless: true})
 	if err == nil {
 		err = json.Unmarshal(answer, &s)
 	}
@@ -34,18 +34,17 @@ func (c *Client) status(ctx context.Context) (s Status, err error) {
 }
 
 func (c *Client) transferLeadership(ctx context.Context, to MemberID) error {
-	if c.cfg.ReadOnly {
-		return errReadOnly
-	}
-	_, err := c.ask(ctx, kindTransfer, to.String(), false)
+	return c.transfer(ctx, c.remote, to)
+}
+
+// transfer transfers the leadership of the group that the connection is for.
+func (c *Client) transfer(ctx context.Context, r *remote.Group, to MemberID) error {
+	_, err := c.ask(ctx, r, request{kind: kindTransfer, body: []byte(to.String())})
 	return err
 }
 
 func (c *Client) removeMember(ctx context.Context, id MemberID) error {
-	if c.cfg.ReadOnly {
-		return errReadOnly
-	}
-	_, err := c.ask(ctx, kindRemove, id.String(), false)
+	_, err := c.ask(ctx, c.remote, request{kind: kindRemove, body: []byte(id.String())})
 	return err
 }
 
@@ -78,23 +77,38 @@ func (c *Client) backUp(ctx context.Context, w io.Writer) error {
 	return incompleteError{errors.New(refused.Text)}
 }
 
-func (c *Client) ask(ctx context.Context, kind, body string, repeat bool) ([]byte, error) {
+// request is what a member is asked for.
+type request struct {
+	kind     string
+	body     []byte
+	repeat   bool // another member is asked if the connection is lost
+	harmless bool // it has no effect
+}
+
+// ask has the member answer that a connection is to.
+func (c *Client) ask(ctx context.Context, r *remote.Group, q request) ([]byte, error) {
+	if c.cfg.ReadOnly && !q.harmless {
+		return nil, errReadOnly
+	}
 	if err := cmp.Or(c.client.Usable(), contextError(ctx)); err != nil {
 		return nil, err
 	}
-	answer, err := c.remote.Ask(ctx, &wire.Request{Kind: kind, Body: []byte(body)}, repeat)
-	return answer, c.interrupted(ctx, err, repeat)
+	answer, err := r.Ask(ctx, &wire.Request{Kind: q.kind, Body: q.body}, q.repeat)
+	return answer, interrupted(ctx, r, err, q.harmless)
 }
 
 // interrupted adds to an error why ctx is done. harmless says that the request has no effect.
-func (c *Client) interrupted(ctx context.Context, err error, harmless bool) error {
-	if err == nil || ctx.Err() == nil {
+func interrupted(ctx context.Context, r *remote.Group, err error, harmless bool) error {
+	sent := !harmless && !errors.Is(err, remote.ErrNotSent)
+	switch {
+	case err != nil && sent && errors.Is(err, remote.ErrClosed):
+		return fmt.Errorf("%w: %w", ErrUnknown, clientClosed{})
+	case err == nil, ctx.Err() == nil:
 		return err
-	}
-	if !harmless && !errors.Is(err, remote.ErrNotSent) {
+	case sent:
 		return fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
 	}
-	if why := c.remote.Unreachable(); why != "" {
+	if why := r.Unreachable(); why != "" {
 		return fmt.Errorf("%w: %w: %s", ErrUnavailable, contextError(ctx), why)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, contextError(ctx))

@@ -14,16 +14,22 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// create is Node.CreateGroup.
-func (g *nodeGroups) create(ctx context.Context, name string, cfg GroupConfig) (*Group, error) {
+// mayCreate returns an error for arguments of CreateGroup.
+func mayCreate(name string, cfg GroupConfig) error {
+	if (cfg != GroupConfig{}) {
+		return fmt.Errorf("%w GroupConfig: a further group has the members and voters of the default group: want the zero value", ErrInvalid)
+	}
+	return validName(name)
+}
+
+// create creates a further group, and returns it when this process can use it. nil: it is the default group.
+func (g *nodeGroups) create(ctx context.Context, name string) (*furtherGroup, error) {
 	n := g.node
-	switch {
-	case validName(name) != nil:
-		return nil, validName(name)
-	case cfg != GroupConfig{}:
-		return nil, fmt.Errorf("%w GroupConfig: a further group has the members and voters of the default group: want the zero value", ErrInvalid)
-	case name == n.cfg.Group:
-		return n.Group, n.client.Usable()
+	if err := validName(name); err != nil {
+		return nil, err
+	}
+	if name == n.cfg.Group {
+		return nil, n.client.Usable()
 	}
 	if err := g.mayBegin(ctx); err != nil {
 		return nil, err
@@ -53,25 +59,30 @@ func (g *nodeGroups) create(ctx context.Context, name string, cfg GroupConfig) (
 	}
 }
 
-// created returns the handle to a group that has been created, when this process can use it. An earlier one of the name may not be
+// created returns a group that has been created, when this process can use it. An earlier one of the name may not be
 // removed here yet.
-func (g *nodeGroups) created(ctx context.Context, name string) (*Group, error) {
-	f, err := g.listed(ctx, name)
+func (g *nodeGroups) created(ctx context.Context, name string) (*furtherGroup, error) {
+	f, err := g.listed(ctx, func(v machine.GroupView) bool { return v.Name == name })
 	if err == nil {
 		err = f.awaitReady(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: the group is created: %w", ErrUnknown, cmp.Or(contextError(ctx), convert(err)))
 	}
-	return f.group, nil
+	return f, nil
 }
 
-// listed returns the group that the default group lists under that name, when this member has a replica of it.
-func (g *nodeGroups) listed(ctx context.Context, name string) (*furtherGroup, error) {
-	number, err := g.find(ctx, name)
+// listed returns one of the groups that the default group lists, when this member has a replica of it.
+func (g *nodeGroups) listed(ctx context.Context, is func(machine.GroupView) bool) (*furtherGroup, error) {
+	all, err := ask[[]machine.GroupView](ctx, g.node.Group, machine.GroupsQuery{})
 	if err != nil {
 		return nil, err
 	}
+	at := slices.IndexFunc(all, is)
+	if at < 0 {
+		return nil, noGroup()
+	}
+	number := all[at].Number
 	if _, err := g.node.member.Groups().Replica(ctx, number); err != nil {
 		return nil, g.unreached(ctx, err)
 	}
@@ -98,13 +109,12 @@ func (g *nodeGroups) mayBegin(ctx context.Context) error {
 	return n.raiseLevel(ctx, wire.LevelGroups)
 }
 
-// delete is Node.DeleteGroup.
-func (g *nodeGroups) delete(ctx context.Context, name string, force bool) error {
+var errNotDeleted = fmt.Errorf("%w: it is the default group, which is not deleted", ErrInvalid)
+
+// delete deletes the further group that the function finds.
+func (g *nodeGroups) delete(ctx context.Context, is func(machine.GroupView) bool, force bool) error {
 	n := g.node
-	if name == n.cfg.Group {
-		return fmt.Errorf("%w: it is the default group, which is not deleted", ErrInvalid)
-	}
-	f, err := g.listed(ctx, name)
+	f, err := g.listed(ctx, is)
 	if err != nil {
 		return err
 	}
@@ -119,7 +129,11 @@ func (g *nodeGroups) delete(ctx context.Context, name string, force bool) error 
 	return nil
 }
 
+// numberOf returns the number of a group, 0 for the default one.
 func (g *nodeGroups) numberOf(f *furtherGroup) uint32 {
+	if f == nil {
+		return 0
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return f.number

@@ -46,11 +46,18 @@ func (n *Node) WithGroup(name string) *Group {
 // without groups; ErrTooLarge after 2^32 groups; ErrClosed; and ctx's with ErrUnavailable, or with ErrUnknown if the
 // group may be created. CreateGroup can be repeated.
 func (n *Node) CreateGroup(ctx context.Context, name string, cfg GroupConfig) (*Group, error) {
-	g, err := n.groups.create(ctx, name, cfg)
-	if err != nil {
-		return nil, fault("create group", name, err)
+	err := mayCreate(name, cfg)
+	var f *furtherGroup
+	if err == nil {
+		f, err = n.groups.create(ctx, name)
 	}
-	return g, nil
+	switch {
+	case err != nil:
+		return nil, fault("create group", name, err)
+	case f == nil:
+		return n.Group, nil
+	}
+	return f.group, nil
 }
 
 // DeleteGroupOption configures [Node.DeleteGroup].
@@ -61,6 +68,14 @@ type deleteGroup struct{ force bool }
 type deleteGroupOption func(*deleteGroup)
 
 func (f deleteGroupOption) applyDeleteGroup(d *deleteGroup) { f(d) }
+
+func forced(opts []DeleteGroupOption) bool {
+	var d deleteGroup
+	for _, o := range opts {
+		o.applyDeleteGroup(&d)
+	}
+	return d.force
+}
 
 // Force deletes a group with all that it holds. Its holders notice by ErrGroupNotFound and Lost, those that are partitioned at their local deadline.
 func Force() DeleteGroupOption {
@@ -74,11 +89,11 @@ func Force() DeleteGroupOption {
 // It blocks until this member has removed the group, or ctx is done. ErrGroupNotFound: there is none of that name. ErrInvalid: it is the default
 // group. ErrUnknown with ctx's error: the group may be deleted later. ErrUnavailable with ctx's error, ErrClosed: no effect.
 func (n *Node) DeleteGroup(ctx context.Context, name string, opts ...DeleteGroupOption) error {
-	var d deleteGroup
-	for _, o := range opts {
-		o.applyDeleteGroup(&d)
+	err := errNotDeleted
+	if name != n.cfg.Group {
+		err = n.groups.delete(ctx, func(v machine.GroupView) bool { return v.Name == name }, forced(opts))
 	}
-	return fault("delete group", name, n.groups.delete(ctx, name, d.force))
+	return fault("delete group", name, err)
 }
 
 // Groups lists the groups, the default one first and the further ones in the order of their creation, with what this member knows of each.

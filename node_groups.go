@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/cluster/replica"
@@ -28,14 +27,14 @@ import (
 type nodeGroups struct {
 	node *Node
 
-	mu     sync.Mutex
-	byName map[string]weak.Pointer[furtherGroup] // guarded by mu; those with a handle, or a replica
-	used   map[uint32]*furtherGroup              // guarded by mu; those with a replica, by number
-	closed bool                                  // guarded by mu: the node shuts down
+	mu      sync.Mutex
+	handles handles[furtherGroup]    // guarded by mu; or with a replica
+	used    map[uint32]*furtherGroup // guarded by mu; those with a replica, by number
+	closed  bool                     // guarded by mu: the node shuts down
 }
 
 func newNodeGroups(n *Node) *nodeGroups {
-	return &nodeGroups{node: n, byName: make(map[string]weak.Pointer[furtherGroup]), used: make(map[uint32]*furtherGroup)}
+	return &nodeGroups{node: n, handles: newHandles[furtherGroup](), used: make(map[uint32]*furtherGroup)}
 }
 
 // furtherGroup is a further group as a node uses it.
@@ -44,6 +43,7 @@ type furtherGroup struct {
 	name    string
 	group   *Group // the handle
 	client  *client.Client
+	door    furtherDoor
 	number  uint32                          // guarded by nodeGroups.mu; 0: none yet
 	replica atomic.Pointer[replica.Replica] // nil: none runs yet
 	ready   chan struct{}                   // closed when this process is registered in the group
@@ -51,24 +51,21 @@ type furtherGroup struct {
 	end     context.CancelFunc
 }
 
-// maxIdleNames is how many names without a group are remembered before those without a handle are forgotten.
-const maxIdleNames = 256
-
 // door returns the group of that name.
 func (g *nodeGroups) door(name string) *furtherGroup {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.named(name)
+	return g.handles.get(name, g.newGroup)
 }
 
 // numbered returns the group of that name and number. An earlier one of the name has been deleted.
 func (g *nodeGroups) numbered(name string, number uint32) *furtherGroup {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	f := g.named(name)
+	f := g.handles.get(name, g.newGroup)
 	if f.number != 0 {
-		delete(g.byName, name)
-		f = g.named(name)
+		g.handles.forget(name, f)
+		f = g.handles.get(name, g.newGroup)
 	}
 	f.number, g.used[number] = number, f
 	if g.closed {
@@ -84,23 +81,6 @@ func (g *nodeGroups) close() {
 	g.closed = true
 }
 
-// named is door. g.mu is held.
-func (g *nodeGroups) named(name string) *furtherGroup {
-	if f := g.byName[name].Value(); f != nil {
-		return f
-	}
-	if len(g.byName) >= maxIdleNames {
-		for name, f := range g.byName {
-			if f.Value() == nil {
-				delete(g.byName, name)
-			}
-		}
-	}
-	f := g.newGroup(name)
-	g.byName[name] = weak.Make(f)
-	return f
-}
-
 func (g *nodeGroups) newGroup(name string) *furtherGroup {
 	n := g.node
 	f := &furtherGroup{node: n, name: name, ready: make(chan struct{})}
@@ -109,7 +89,8 @@ func (g *nodeGroups) newGroup(name string) *furtherGroup {
 	cfg.Reach = f.reach
 	cfg.Checks = slices.DeleteFunc(slices.Clone(cfg.Checks), func(name string) bool { return name != gossipCheck && name != ProcessCheck })
 	f.client = client.New(cfg)
-	f.client.Connect(furtherDoor{f}, func(attempt uint32, ttl time.Duration) *wire.Command {
+	f.door.defaults = func() client.Group { return group{n.replica, n.member, n.client, uint64(n.id)} }
+	f.client.Connect(&f.door, func(attempt uint32, ttl time.Duration) *wire.Command {
 		c := registration(n.member.Registration())(attempt, ttl)
 		r := c.GetRegister()
 		r.Tokens, r.Voters = nil, 0 // the default group has checked the succession
@@ -140,6 +121,7 @@ func (g *nodeGroups) use(number uint32) cluster.GroupUse {
 			LeaderChanged: func(uint64, uint64) {},
 			Woke:          func() { with((*client.Client).Woke) },
 		},
+		Clients:      g.node.clientHandlers(func() *Group { return g.group(number) }),
 		ListsChanged: func(applied uint64) { with(func(c *client.Client) { c.ListsChanged(applied) }) },
 		Started: func(name string, r *replica.Replica) {
 			f := g.numbered(name, number)
@@ -161,9 +143,11 @@ func (f *furtherGroup) join(r *replica.Replica, used *atomic.Pointer[furtherGrou
 	case <-f.ended.Done():
 		return
 	}
+	n := f.node
 	err := r.ReadStale(f.ended, func(m cluster.Machine) {
 		replaced(f.client, m)
 		f.replica.Store(r)
+		f.door.open(group{r, n.member, f.client, uint64(n.id)})
 		used.Store(f)
 	})
 	for pause := 50 * time.Millisecond; err == nil; pause = min(2*pause, 2*time.Second) {
@@ -186,8 +170,8 @@ func (g *nodeGroups) gone(number uint32, why error) {
 	g.mu.Lock()
 	f := g.used[number]
 	delete(g.used, number)
-	if f != nil && g.byName[f.name].Value() == f {
-		delete(g.byName, f.name)
+	if f != nil {
+		g.handles.forget(f.name, f)
 	}
 	g.mu.Unlock()
 	if f != nil {
@@ -245,16 +229,14 @@ func (g *nodeGroups) stopped(why error) {
 	}
 }
 
-// find returns the number of a further group.
-func (g *nodeGroups) find(ctx context.Context, name string) (uint32, error) {
-	v, err := ask[*machine.GroupView](ctx, g.node.Group, machine.GroupQuery{Name: name})
-	switch {
-	case err != nil:
-		return 0, err
-	case v == nil:
-		return 0, noGroup()
+// group returns the handle to a group with a replica; nil: it is deleted.
+func (g *nodeGroups) group(number uint32) *Group {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f := g.used[number]; f != nil {
+		return f.group
 	}
-	return v.Number, nil
+	return nil
 }
 
 // reach blocks until this process is registered in the group, or ctx is done. It is client.Config.Reach.
@@ -264,7 +246,7 @@ func (f *furtherGroup) reach(ctx context.Context) error {
 		return nil
 	default:
 	}
-	number, err := f.node.groups.find(ctx, f.name)
+	number, err := findGroup(ctx, f.node.Group, f.name)
 	if err != nil {
 		return err
 	}
@@ -298,76 +280,6 @@ func (g *nodeGroups) unreached(ctx context.Context, err error) error {
 	}
 	return err
 }
-
-// furtherDoor is the client's door to a further group: the replica of this process, once it runs.
-type furtherDoor struct{ *furtherGroup }
-
-// via returns the door to the replica; false: none runs.
-func (d furtherDoor) via() (group, bool) {
-	r := d.replica.Load()
-	return group{r, d.node.member, d.client, uint64(d.node.id)}, r != nil
-}
-
-func (d furtherDoor) Submit(size int, encode func() []byte, c client.Call, urgent bool) {
-	g, ok := d.via()
-	if !ok {
-		c.Fail(noGroup())
-		return
-	}
-	g.Submit(size, encode, c, urgent)
-}
-
-func (d furtherDoor) Cancel(c client.Call) {
-	if g, ok := d.via(); ok {
-		g.Cancel(c)
-		return
-	}
-	c.Cancelled(false)
-}
-
-func (d furtherDoor) Query(ctx context.Context, q machine.Query, opts client.QueryOptions) (any, error) {
-	g, ok := d.via()
-	if !ok {
-		return nil, noGroup()
-	}
-	return g.Query(ctx, q, opts)
-}
-
-func (d furtherDoor) Reregister(expired wire.ID, register func() ([]byte, client.Call)) {
-	if g, ok := d.via(); ok {
-		g.Reregister(expired, register)
-	}
-}
-
-func (d furtherDoor) Registered(*wire.Reply) {}
-
-func (d furtherDoor) Renew(size int, encode func() []byte, c client.Call) {
-	d.Submit(size, encode, c, true)
-}
-
-func (d furtherDoor) Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
-	return d.client.FollowKeys(ctx, prefix, after, yield)
-}
-
-func (d furtherDoor) FollowShards(ctx context.Context, set string, yield func(client.ShardsUpdate) bool) error {
-	return d.client.FollowShards(ctx, set, yield)
-}
-
-func (d furtherDoor) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
-	return d.client.FollowLeader(ctx, election, yield)
-}
-
-func (d furtherDoor) Process() uint64 { return uint64(d.node.id) }
-
-// Level is that of the default group until the replica runs, which has that or soon will.
-func (d furtherDoor) Level() uint32 {
-	if g, ok := d.via(); ok {
-		return g.Level()
-	}
-	return d.node.replica.Level()
-}
-
-func (d furtherDoor) Unreachable() string { return d.node.member.Unreachable() }
 
 // furtherAdmin is what a member does for a further group.
 type furtherAdmin struct{ *furtherGroup }

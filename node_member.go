@@ -42,7 +42,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		MaxCallBytes: n.cfg.Limits.CallBytes,
 
 		Commands: machine.Commands{},
-		Clients:  n.clientsConfig(),
+		Clients:  n.clientHandlers(func() *Group { return n.Group }),
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
 			return machine.LoadAt(state, supported)
 		},

@@ -26,9 +26,26 @@ const (
 	kindTransfer = "transfer leadership" // the MemberID as text
 	kindRemove   = "remove member"       // likewise
 	kindBackup   = "backup"
+
+	kindGroups      = "list groups"  // answered by []GroupInfo
+	kindCreateGroup = "create group" // its name; answered by its number
+	kindDeleteGroup = "delete group" // deleteBody
 )
 
-func (n *Node) clientsConfig() clients.Handlers {
+// deleteBody is the body of a kindDeleteGroup: by number, so that it can be repeated.
+type deleteBody struct {
+	Number uint32
+	Force  bool
+}
+
+// served is a group as this node serves it to clients.
+type served struct {
+	node  *Node
+	group *Group
+}
+
+// clientHandlers returns what requests of clients of a group mean; of returns nil when that is deleted.
+func (n *Node) clientHandlers(of func() *Group) clients.Handlers {
 	return clients.Handlers{
 		Registered: func(m cluster.Machine, incarnation wire.ID) bool {
 			_, isClient, ok := m.(*machine.Machine).Registration(incarnation)
@@ -44,14 +61,21 @@ func (n *Node) clientsConfig() clients.Handlers {
 		Occupied: func(m cluster.Machine, incarnation wire.ID) bool {
 			return m.(*machine.Machine).ClientCounts(incarnation)
 		},
-		Free:    func(m cluster.Machine) int { return m.(*machine.Machine).FreeClients() },
-		Serve:   n.serve,
+		Free: func(m cluster.Machine) int { return m.(*machine.Machine).FreeClients() },
+		Serve: func(ctx context.Context, r *wire.Request, answer clients.Answer) error {
+			g := of()
+			if g == nil {
+				return noGroup()
+			}
+			return served{n, g}.serve(ctx, r, answer)
+		},
 		Failure: failureOf,
 	}
 }
 
 // serve answers a request of a client. A client that only reads may be faster than the rest of the start.
-func (n *Node) serve(ctx context.Context, r *wire.Request, answer clients.Answer) error {
+func (s served) serve(ctx context.Context, r *wire.Request, answer clients.Answer) error {
+	n := s.node
 	select {
 	case <-n.started:
 	case <-ctx.Done():
@@ -59,11 +83,11 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer clients.Answer
 	}
 	switch r.GetKind() {
 	case remote.KindWatch:
-		return n.serveWatch(ctx, r, answer)
+		return s.watch(ctx, r, answer)
 	case remote.KindObserve:
-		return n.serveObserve(ctx, r, answer)
+		return s.observe(ctx, r, answer)
 	case remote.KindShards:
-		return serveShards(ctx, n.client, r, answer)
+		return serveShards(ctx, s.group.client, r, answer)
 	case kindStatus:
 		return json.NewEncoder(answer).Encode(n.Status())
 	case kindHealth:
@@ -73,23 +97,61 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer clients.Answer
 	case remote.KindCredit:
 		return n.giveCredit(r, answer)
 	case kindTransfer, kindRemove:
-		var id MemberID
-		if err := id.UnmarshalText(r.GetBody()); err != nil {
+		return s.changeMember(ctx, r)
+	case kindGroups, kindCreateGroup, kindDeleteGroup:
+		return n.serveGroups(ctx, r, answer)
+	}
+	return s.query(ctx, r, answer)
+}
+
+// changeMember transfers the leadership to a member, or removes it.
+func (s served) changeMember(ctx context.Context, r *wire.Request) error {
+	var id MemberID
+	if err := id.UnmarshalText(r.GetBody()); err != nil {
+		return err
+	}
+	switch {
+	case r.GetKind() == kindTransfer:
+		return s.group.TransferLeadership(ctx, id)
+	case id == s.node.id:
+		return fmt.Errorf("%w: it is the member that the client is connected to: connect to another one, or call Leave there", ErrInvalid)
+	}
+	return s.group.RemoveMember(ctx, id)
+}
+
+// serveGroups answers a request about the groups themselves.
+func (n *Node) serveGroups(ctx context.Context, r *wire.Request, answer clients.Answer) error {
+	switch r.GetKind() {
+	case kindCreateGroup:
+		f, err := n.groups.create(ctx, string(r.GetBody()))
+		if err != nil {
 			return err
 		}
-		if r.GetKind() == kindRemove && id == n.id {
-			return fmt.Errorf("%w: it is the member that the client is connected to: connect to another one, or call Leave there", ErrInvalid)
+		return json.NewEncoder(answer).Encode(n.groups.numberOf(f))
+	case kindDeleteGroup:
+		var body deleteBody
+		if err := json.Unmarshal(r.GetBody(), &body); err != nil {
+			return fmt.Errorf("%w request: %w", ErrInvalid, err)
 		}
-		if r.GetKind() == kindRemove {
-			return n.RemoveMember(ctx, id)
-		}
-		return n.TransferLeadership(ctx, id)
+		return n.groups.delete(ctx, func(v machine.GroupView) bool { return v.Number == body.Number }, body.Force)
 	}
+	all := []GroupInfo{}
+	for info, err := range n.Groups(ctx) {
+		if err != nil {
+			return err
+		}
+		all = append(all, info)
+	}
+	return json.NewEncoder(answer).Encode(all)
+}
+
+// query answers a query of the group's state.
+func (s served) query(ctx context.Context, r *wire.Request, answer clients.Answer) error {
 	q, err := machine.DecodeQuery(r.GetKind(), r.GetBody())
 	if err != nil {
 		return fmt.Errorf("%w request: %w", ErrInvalid, err)
 	}
-	a, err := client.Ask[any](ctx, n.client, machine.ForClient(q), client.QueryOptions{Stale: r.GetStale()})
+	a, err := client.Ask[any](ctx, s.group.client, machine.ForClient(q), client.QueryOptions{Stale: r.GetStale()})
 	if err != nil {
 		return err
 	}
@@ -105,7 +167,7 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer clients.Answer
 	return nil
 }
 
-func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer) error {
+func (s served) watch(ctx context.Context, r *wire.Request, answer io.Writer) error {
 	var watch remote.WatchBody
 	if err := json.Unmarshal(r.GetBody(), &watch); err != nil {
 		return fmt.Errorf("%w request: %w", ErrInvalid, err)
@@ -121,12 +183,12 @@ func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer
 	}
 	var err error
 	if watch.Progress {
-		err = n.client.FollowKeysPassing(ctx, watch.Prefix, watch.After, change, func(index uint64) bool {
+		err = s.group.client.FollowKeysPassing(ctx, watch.Prefix, watch.After, change, func(index uint64) bool {
 			failed = changes.Encode(remote.Watched{Progress: index})
 			return failed == nil
 		})
 	} else {
-		err = n.client.FollowKeys(ctx, watch.Prefix, watch.After, change)
+		err = s.group.client.FollowKeys(ctx, watch.Prefix, watch.After, change)
 	}
 	if failed != nil {
 		return failed
@@ -134,13 +196,13 @@ func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer
 	return err
 }
 
-func (n *Node) serveObserve(ctx context.Context, r *wire.Request, answer io.Writer) error {
+func (s served) observe(ctx context.Context, r *wire.Request, answer io.Writer) error {
 	if err := validName(string(r.GetBody())); err != nil {
 		return err
 	}
 	leaders := json.NewEncoder(answer)
 	var failed error
-	err := n.client.Observe(ctx, string(r.GetBody()), func(l *fact.Leader) bool {
+	err := s.group.client.Observe(ctx, string(r.GetBody()), func(l *fact.Leader) bool {
 		failed = leaders.Encode(remote.Observed{Leader: l})
 		return failed == nil
 	})
@@ -180,6 +242,9 @@ func failures() []struct {
 		{wire.Failure_FAILURE_LAST_VOTER, ErrLastVoter},
 		{wire.Failure_FAILURE_COMPACTED, ErrCompacted},
 		{wire.Failure_FAILURE_CLOSED, ErrClosed},
+		{wire.Failure_FAILURE_NO_GROUP, ErrGroupNotFound},
+		{wire.Failure_FAILURE_LEVEL, ErrUpgradeRequired},
+		{wire.Failure_FAILURE_LOCKED, ErrLocked},
 		{wire.Failure_FAILURE_BUSY, ErrBusy},
 		{wire.Failure_FAILURE_UNAVAILABLE, ErrUnavailable},
 		{wire.Failure_FAILURE_TOO_LARGE, ErrTooLarge},
@@ -232,6 +297,8 @@ func convertRemote(err error) error {
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	case errors.Is(err, remote.ErrClosed):
 		return clientClosed{}
+	case errors.Is(err, remote.ErrDeleted):
+		return ErrGroupNotFound
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/clients"
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/crash"
 	"github.com/conclave-go/conclave/cluster/replica"
@@ -36,6 +37,7 @@ var ErrGroupDeleted = errors.New("the group has been deleted")
 // GroupUse is the use that this process makes of its replica of a further group.
 type GroupUse struct {
 	replica.Callbacks
+	Clients      clients.Handlers
 	ListsChanged func(applied uint64) // see Config
 	// Started is called when the replica of the group with that name runs, and Ended when it does no more and the member
 	// goes on: the group is deleted. Started does not block.
@@ -67,6 +69,7 @@ type groupsConfig struct {
 	evidence   func() *crash.Evidence
 	roster     *roster.Roster
 	peers      func() replica.Peers
+	addresses  func() []string // at which clients find members
 	detector   func(*hosted) *failureDetector
 	commands   Commands
 	logger     *slog.Logger

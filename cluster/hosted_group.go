@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/clients"
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -34,11 +35,13 @@ type hosted struct {
 	end      context.CancelCauseFunc
 	routines sync.WaitGroup
 	done     chan struct{} // closed when the replica has ended
+	attached atomic.Int64  // clients
 	ended    atomic.Bool
 
 	// Owned by the replica's loop.
 	crashes   *crashReports
 	following *followingMembers
+	clients   *clients.Server
 }
 
 func newHosted(g *Groups, number uint32, log *raftlog.Log) (*hosted, error) {
@@ -96,7 +99,12 @@ func (h *hosted) start(first bool) error {
 		number: h.number, core: c, defaults: g.defaults, group: h.replica, commands: g.commands,
 		routine: h.routine, post: h.replica.Post, log: h.logger, lifetime: h.lifetime,
 	}
-	h.replica.Start(g.peers(), noClients{})
+	h.clients = clients.New(clients.Config{
+		Handlers: h.use.Clients, Group: h.number, Core: c, Lifetime: h.lifetime, Stopped: func() error { return context.Cause(h.lifetime) },
+		Queue: h.replica.Queue(), Logger: h.logger, Renew: g.commands.RenewClients, Addresses: g.addresses, Attached: &h.attached,
+		Spend: h.replica.Spend, IsSpent: h.replica.IsSpent,
+	})
+	h.replica.Start(g.peers(), h.clients)
 	h.routine("failure detector", g.detector(h).run)
 	return nil
 }
@@ -172,12 +180,3 @@ func loadAcknowledged(log *raftlog.Log) (peers []*wire.Peer, err error) {
 	}
 	return peers, nil
 }
-
-// noClients is the clients of a replica that serves none.
-type noClients struct{}
-
-func (noClients) AttachDue() {}
-func (noClients) Deliver()   {}
-func (noClients) Tick()      {}
-func (noClients) Resend()    {}
-func (noClients) Restored()  {}

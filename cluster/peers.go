@@ -58,7 +58,7 @@ func (m *Member) openPort() error {
 		Endorsements: func() []*wire.Endorsement { return m.identity.Get().GetEndorsements() },
 		Timing:       m.seams.timing(),
 
-		Client:         func(c *transport.ClientConn) { m.clients.Serve(c) },
+		Client:         m.serveClient,
 		ClientsRefused: m.clientsRefused,
 	})
 	if err != nil {

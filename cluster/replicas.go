@@ -41,7 +41,7 @@ func (m *Member) groupsConfig() groupsConfig {
 			cfg.MayRemove, cfg.Effects = nil, nil
 			return cfg
 		},
-		evidence: func() *crash.Evidence { return m.crashes.evidence }, roster: m.roster, peers: func() replica.Peers { return m.port },
+		evidence: func() *crash.Evidence { return m.crashes.evidence }, roster: m.roster, peers: func() replica.Peers { return m.port }, addresses: m.memberAddresses,
 		detector: func(h *hosted) *failureDetector { return m.failureDetector(h.replica, h.lifetime, h.logger) },
 		commands: m.cfg.Commands, logger: m.log, lifetime: m.lifetime, routine: m.routine, fail: m.fail, stopped: m.stopped,
 	}

@@ -75,7 +75,7 @@ func (s *Server) attachedState(c *conn) *wire.Attached {
 	c.views, c.view = c.attach.GetViews(), s.viewNow()
 	a := &wire.Attached{
 		Applied: s.core.Status().Applied, Now: machine.Now(),
-		Level: c.view.GetLevel(), Members: c.view.GetMembers(), Leaderless: c.view.GetLeaderless(),
+		Level: c.view.GetLevel(), Members: c.view.GetMembers(), Leaderless: c.view.GetLeaderless(), Group: s.cfg.Group,
 	}
 	s.recent = append(s.recent, c)
 	for _, w := range c.attach.GetAwaiting() {

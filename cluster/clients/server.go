@@ -50,6 +50,7 @@ type Answer interface {
 // Config is what a Server needs of its member.
 type Config struct {
 	Handlers
+	Group    uint32 // its number
 	Core     Core
 	Lifetime context.Context // of the member
 	Stopped  func() error    // why it is done

@@ -30,8 +30,8 @@ func (n *handshaker) checkClient(c *conn, id *Identity, h *hello) *RefusedError 
 		return refuse(ReasonNoClients, "this member is not configured for clients: connect to another member")
 	}
 	if n.cfg.ClientsRefused != nil {
-		if why := n.cfg.ClientsRefused(); why != "" {
-			return refuse(ReasonNoClients, "%s", why)
+		if reason, why := n.cfg.ClientsRefused(h.FurtherGroup); reason != "" {
+			return refuse(reason, "%s", why)
 		}
 	}
 	return n.askAdmission(c, h, wire.Kind_CLIENT)
@@ -76,9 +76,9 @@ func sameGroup(member, client *Identity) *RefusedError {
 }
 
 // clientIdentity returns what the hello of a client contains.
-func clientIdentity(group, name string, key ed25519.PublicKey, cluster wire.ID) Identity {
+func clientIdentity(group, name string, further uint32, key ed25519.PublicKey, cluster wire.ID) Identity {
 	return Identity{
 		Group: group, Name: name, Cluster: cluster, Member: wire.FingerprintOf(key), Incarnation: wire.ClientIncarnation(key),
-		FeatureLevel: wire.FeatureLevel,
+		FeatureLevel: wire.FeatureLevel, FurtherGroup: further,
 	}
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -31,14 +32,19 @@ var clientRefusals = []struct {
 	{"no incarnation", func(o *opening) { o.id.Incarnation = wire.ID{} }, nil, ReasonMalformed, "incarnation"},
 	{"another ID", func(o *opening) { o.id.Member++ }, nil, ReasonMalformed, "presents the key of"},
 	{"not configured", nil, func(c *Config) { c.Client = nil }, ReasonNoClients, "not configured for clients"},
-	{"not at present", nil, func(c *Config) { c.ClientsRefused = func() string { return "a quorum is missing" } }, ReasonNoClients, "a quorum is missing"},
+	{"not at present", nil, func(c *Config) {
+		c.ClientsRefused = func(uint32) (Reason, string) { return ReasonNoClients, "a quorum is missing" }
+	}, ReasonNoClients, "a quorum is missing"},
+	{"of a deleted group", func(o *opening) { o.id.FurtherGroup = 7 }, func(c *Config) {
+		c.ClientsRefused = func(group uint32) (Reason, string) { return ReasonNoGroup, fmt.Sprintf("group %d", group) }
+	}, ReasonNoGroup, "group 7"},
 	{"not admitted", nil, func(c *Config) { c.Admit = func(Peer) error { return errors.New("its certificate is of no client") } }, ReasonNotAdmitted, "its certificate is of no client"},
 }
 
 // use has the opening present the key of member n, as a client would.
 func (o *opening) use(n int) {
 	o.key = testKeys[n]
-	o.id = clientIdentity("test", "c1", publicOf(o.key), testCluster)
+	o.id = clientIdentity("test", "c1", 0, publicOf(o.key), testCluster)
 }
 
 func TestListener_RefusesClient(t *testing.T) {

@@ -28,7 +28,7 @@ func clientKey(n int) ed25519.PrivateKey {
 // clientOpening is the hello of client 1.
 func clientOpening() opening {
 	key := clientKey(1)
-	return opening{id: clientIdentity("test", "c1", publicOf(key), testCluster), key: key, kind: wire.Kind_CLIENT}
+	return opening{id: clientIdentity("test", "c1", 0, publicOf(key), testCluster), key: key, kind: wire.Kind_CLIENT}
 }
 
 func renewal(n uint64) *wire.ClientFrame {

@@ -28,6 +28,8 @@ type Identity struct {
 	Advertise   string // host:port that peers dial. Default: the listener's address
 	// FeatureLevel is the highest that this process supports.
 	FeatureLevel uint32
+	// FurtherGroup is, of a client, the number of the group that the connection is for; 0: the default group.
+	FurtherGroup uint32
 }
 
 // Handler receives what arrives. Calls for different members are concurrent;
@@ -107,9 +109,9 @@ type Config struct {
 	// connection is closed when it returns, and what is still queued on it is lost; nil:
 	// such connections are refused. It must return once Done of the connection is closed.
 	Client func(*ClientConn)
-	// ClientsRefused returns why clients cannot be served at present ("": they can), for
-	// the refusal; nil: they can. It must not block.
-	ClientsRefused func() string
+	// ClientsRefused returns why clients cannot be served in the group with that number, 0 for the default one, at present;
+	// without a reason they can, and with nil always. It must not block.
+	ClientsRefused func(furtherGroup uint32) (Reason, string)
 	// Boots are the highest boot counters known of other members.
 	Boots map[uint64]uint64
 	// BootChanged is called with each other counter before the connection that

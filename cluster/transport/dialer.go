@@ -35,11 +35,13 @@ type Dialer struct {
 // DialerConfig configures a Dialer. The fields mean what they mean in Config.
 type DialerConfig struct {
 	Group, Name string // of the group, and of this process
-	Dial        func(ctx context.Context, addr string) (net.Conn, error)
-	Calls       *appcall.Calls
-	Lookup      func(ctx context.Context, host string) ([]netip.Addr, error)
-	TLS         *tls.Config // needs no certificate for being dialed; nil: plaintext
-	Insecure    bool
+	// FurtherGroup is the number of the group that the connections are for; 0: the default group.
+	FurtherGroup uint32
+	Dial         func(ctx context.Context, addr string) (net.Conn, error)
+	Calls        *appcall.Calls
+	Lookup       func(ctx context.Context, host string) ([]netip.Addr, error)
+	TLS          *tls.Config // needs no certificate for being dialed; nil: plaintext
+	Insecure     bool
 	// Admit is asked about each member that has proven its key; nil: no objection. The text
 	// of its error is the refusal; a *RefusedError keeps its Reason. It returns once Closed of
 	// the Peer is closed.
@@ -167,7 +169,7 @@ func (d *Dialer) greet(c *conn, to Target, key ed25519.PrivateKey, cluster wire.
 		return nil, err
 	}
 	public := key.Public().(ed25519.PublicKey) // always of that type
-	id := clientIdentity(d.cfg.Group, d.cfg.Name, public, cluster)
+	id := clientIdentity(d.cfg.Group, d.cfg.Name, d.cfg.FurtherGroup, public, cluster)
 	own, err := newHello(id, public, wire.Kind_CLIENT, 0, Durable{}, nil)
 	if err != nil {
 		return nil, err

@@ -54,6 +54,7 @@ func newHello(id Identity, key ed25519.PublicKey, kind wire.Kind, to uint64, dur
 		Key:          key,
 		Nonce:        make([]byte, nonceBytes),
 		FeatureLevel: id.FeatureLevel,
+		FurtherGroup: id.FurtherGroup,
 		DurableTerm:  durable.Term,
 		DurableIndex: durable.Index,
 		Groups:       durable.Groups, GroupsCreated: durable.Created,
@@ -112,7 +113,7 @@ func parseHello(body []byte) (*hello, *RefusedError) {
 	h := &hello{
 		Identity: Identity{
 			Group: m.GetGroup(), Member: m.GetMember(), Boot: m.GetBoot(), Name: m.GetName(), Advertise: m.GetAdvertise(),
-			FeatureLevel: m.GetFeatureLevel(),
+			FeatureLevel: m.GetFeatureLevel(), FurtherGroup: m.GetFurtherGroup(),
 		},
 		key: m.GetKey(), kind: m.GetKind(), to: m.GetTo(), protocol: min(m.GetMaxProtocol(), wire.ProtocolMax),
 		durable:      Durable{m.GetDurableTerm(), m.GetDurableIndex(), m.GetGroups(), m.GetGroupsCreated()},

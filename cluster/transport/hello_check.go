@@ -24,6 +24,7 @@ type Peer struct {
 	Boot         uint64
 	Durable      Durable
 	FeatureLevel uint32               // the highest that its process supports
+	FurtherGroup uint32               // see Identity
 	TLS          *tls.ConnectionState // nil: plaintext
 	Closed       <-chan struct{}      // closed when the connection is, also at the end of the handshake's time
 }
@@ -32,7 +33,7 @@ func peerOf(c *conn, h *hello, kind wire.Kind) Peer {
 	p := Peer{
 		Member: h.Member, Key: h.key, Name: h.Name, Advertise: h.Advertise, Remote: c.RemoteAddr().String(), Inbound: c.inbound,
 		Kind: kind, Cluster: h.Cluster, Incarnation: h.Incarnation, Boot: h.Boot,
-		Durable: h.durable, FeatureLevel: h.FeatureLevel, Closed: c.done,
+		Durable: h.durable, FeatureLevel: h.FeatureLevel, FurtherGroup: h.FurtherGroup, Closed: c.done,
 	}
 	if secure, ok := c.Conn.(*tls.Conn); ok {
 		state := secure.ConnectionState()

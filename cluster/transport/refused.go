@@ -32,6 +32,7 @@ const (
 	ReasonNotAdmitted Reason = "not admitted"           // by Config.Admit
 	ReasonNoClients   Reason = "clients are not served" // by this member, or at present
 	ReasonNotClient   Reason = "not a client"           // its key or its incarnation is another process's
+	ReasonNoGroup     Reason = "the group is deleted"   // that the connection of a client is for
 	ReasonOther       Reason = "refused"                // by a later version, for a reason of its own
 )
 
@@ -67,7 +68,7 @@ func parseRefusal(member uint64, addr, text string) *RefusedError {
 	switch r := Reason(reason); r {
 	case ReasonMalformed, ReasonProtocol, ReasonTLS, ReasonGroup, ReasonCluster, ReasonNoCluster, ReasonMember, ReasonAddress,
 		ReasonSelf, ReasonClone, ReasonRollback, ReasonForgot, ReasonNotMember, ReasonRemoved, ReasonBusy, ReasonKind, ReasonNotAdmitted,
-		ReasonNoClients, ReasonNotClient:
+		ReasonNoClients, ReasonNotClient, ReasonNoGroup:
 		if ok {
 			e.Reason, e.Detail = r, detail
 		}

@@ -32,7 +32,7 @@ var (
 	// ErrTooLarge: the answer exceeds the limit.
 	ErrTooLarge = fmt.Errorf("the answer exceeds %d MiB: ask for less at once, or open a node", maxAnswer>>20)
 	errSlow     = errors.New("this process reads the answer more slowly than it comes")
-	// ErrNotSent: no member was asked. With repeat one may have been, whose answer was lost.
+	// ErrNotSent: no member was asked.
 	ErrNotSent = errors.New("the request was not sent")
 	// ErrTooManyStreams: this process has as many watches and observers as a member serves.
 	ErrTooManyStreams = fmt.Errorf("limit exceeded: this process has %d watches and observers already", maxStreams)
@@ -287,9 +287,12 @@ func (g *Group) Ask(ctx context.Context, r *wire.Request, repeat bool) ([]byte, 
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	defer g.leavePlace()
-	for {
+	for asked := false; ; asked = true {
 		q, err := g.begin(ctx, r, !r.GetStale())
-		if err != nil {
+		switch {
+		case err != nil && asked:
+			return nil, err
+		case err != nil:
 			return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 		}
 		answer, err := io.ReadAll(q)

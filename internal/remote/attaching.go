@@ -31,6 +31,9 @@ func (g *Group) attach(l *link) (*wire.Attached, error) {
 	if !timer.Stop() {
 		return nil, errAttachTime
 	}
+	if attached.GetGroup() != g.cfg.Further {
+		return nil, errNoFurther
+	}
 	return attached, nil
 }
 

@@ -38,6 +38,7 @@ var (
 	errUnexpected  = errors.New("unexpected frame")
 	errAttachTime  = errors.New("the member did not attach this process in time: it lags, or has no leader")
 	errReconnected = errors.New("another connection has replaced this one")
+	errNoFurther   = errors.New("the member runs a build that serves clients the default group only: upgrade it, or connect to another member")
 )
 
 // place is where this process is connected, for all goroutines.
@@ -47,6 +48,7 @@ type place struct {
 	why     error         // guarded by mu; of the last failure
 	trying  string        // guarded by mu; the address that is dialed, or was last
 	changed chan struct{} // guarded by mu; closed by the next change
+	cluster wire.ID       // guarded by mu; that of the last member that was connected
 }
 
 func (p *place) set(l *link, why error) {
@@ -55,7 +57,9 @@ func (p *place) set(l *link, why error) {
 	if l != nil || why != nil {
 		p.why = why
 	}
-	p.link = l
+	if p.link = l; l != nil {
+		p.cluster = l.conn.Peer().Cluster
+	}
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
@@ -90,6 +94,13 @@ func (g *Group) Err() error {
 	return why
 }
 
+// Cluster returns the cluster whose members this process is connected to; zero: none was connected yet.
+func (g *Group) Cluster() wire.ID {
+	g.place.mu.Lock()
+	defer g.place.mu.Unlock()
+	return g.place.cluster
+}
+
 // Trying returns the address from which this process awaits an answer before it is connected
 // for the first time; "": none.
 func (g *Group) Trying() string {
@@ -103,8 +114,7 @@ func (g *Group) Trying() string {
 
 // connect keeps this process connected to a member, one after the other.
 func (g *Group) connect() {
-	var cluster wire.ID
-	pause := minPause
+	cluster, pause := g.cfg.Cluster, minPause
 	for g.lifetime.Err() == nil {
 		p, err := g.plan()
 		if err != nil {
@@ -112,7 +122,7 @@ func (g *Group) connect() {
 		}
 		won, err := g.find(p, cluster)
 		if err != nil {
-			g.wait(max(min(pause, p.time/8), minPause))
+			rest(g.lifetime, max(min(pause, p.time/8), minPause))
 			pause = min(2*pause, maxPause)
 			continue
 		}
@@ -128,7 +138,7 @@ func (g *Group) connect() {
 			pause = minPause
 			continue
 		}
-		g.wait(max(min(pause, p.time/8), minPause))
+		rest(g.lifetime, max(min(pause, p.time/8), minPause))
 		pause = min(2*pause, maxPause)
 	}
 }
@@ -157,13 +167,13 @@ func (g *Group) follow(won *attempt) error {
 	return l.conn.Err()
 }
 
-// wait waits for about that long: thousands of clients lose a member at the same moment.
-func (g *Group) wait(pause time.Duration) {
+// rest waits for about that long, unless ctx is done before: thousands of clients lose a member at the same moment.
+func rest(ctx context.Context, pause time.Duration) {
 	timer := time.NewTimer(pause/2 + rand.N(pause))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-g.lifetime.Done():
+	case <-ctx.Done():
 	}
 }
 

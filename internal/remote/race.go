@@ -237,6 +237,7 @@ func (r *race) receive(a *attempt) {
 			r.fails(a)
 			r.err = a.err
 			r.group.place.set(nil, a.err)
+			r.noteDeleted(a.err)
 		}
 		r.group.log.Debug("member not reached", "addr", a.to.Addr, "error", a.err)
 	case a.lookUp:
@@ -252,6 +253,16 @@ func (r *race) receive(a *attempt) {
 		r.best = a
 	default:
 		a.abandon()
+	}
+}
+
+// noteDeleted ends the group if a member has refused the connection because the group is deleted. One is enough: it has applied the
+// deletion, and no number is used again.
+func (r *race) noteDeleted(err error) {
+	g := r.group
+	if refused := (*transport.RefusedError)(nil); g.cfg.Further != 0 && errors.As(err, &refused) && refused.Reason == transport.ReasonNoGroup {
+		g.end(ErrDeleted)
+		g.cfg.Deleted()
 	}
 }
 

@@ -3,16 +3,13 @@ package remote
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/tls"
 	"errors"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/transport"
-	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -20,43 +17,6 @@ import (
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 )
-
-// Config configures a Group.
-type Config struct {
-	Addresses []string // of members, host:port
-	Group     string   // its name
-	Name      string   // of this process, for people
-	TLS       *tls.Config
-	Insecure  bool
-	Dial      func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP; it heeds ctx
-	Calls     *appcall.Calls                                           // of the application's functions; nil: of the callbacks of TLS
-	Admit     func(Peer) error                                         // refuses a member; nil: none
-	ReadOnly  bool                                                     // no command is submitted, so this process is never registered
-	Logger    *slog.Logger
-	Named     func(member uint64, name string) // reports the name of a member, for Logger; nil: ignored
-	MaxCalls  int                              // under way; urgent ones are not refused for it
-
-	MaxCallBytes int // of their commands
-
-	// These run on the goroutine that delivers outcomes, in log order, and must not block.
-
-	Ended    func(fact.Ended)
-	Recalled func([]fact.Recall)
-	// Replaced reports that outcomes may have been skipped: what ask returns is of the state
-	// from which on they are delivered again. It answers a machine.IndexQuery by 0, and a
-	// machine.SessionQuery for those of Sessions.
-	Replaced func(ask func(machine.Query) any)
-	Woke     func()
-	// Sessions returns the sessions that are bound to this process.
-	Sessions func() []wire.ID
-	// Patience is how long a member may take to acknowledge the registration, a renewal or a call.
-	Patience func() time.Duration
-	// Left is for how long the sessions of this process last without another renewal.
-	Left func() time.Duration
-}
-
-// Peer is the other end of a connection.
-type Peer = transport.Peer
 
 // Group is the group, as a process sees it that is no member. It implements client.Group.
 type Group struct {
@@ -104,6 +64,8 @@ type identity struct {
 var (
 	// ErrClosed: the group was closed.
 	ErrClosed = errors.New("the client is closed")
+	// ErrDeleted: the further group was deleted.
+	ErrDeleted = errors.New("the group is deleted")
 )
 
 // tick is the unit of retries.
@@ -136,7 +98,7 @@ func New(cfg Config) (*Group, error) {
 
 func newDialer(cfg *Config) (*transport.Dialer, error) {
 	return transport.NewDialer(transport.DialerConfig{
-		Group: cfg.Group, Name: cfg.Name, Dial: cfg.Dial, Calls: cfg.Calls, TLS: cfg.TLS, Insecure: cfg.Insecure, Admit: cfg.Admit, Logger: cfg.Logger,
+		Group: cfg.Group, FurtherGroup: cfg.Further, Name: cfg.Name, Dial: cfg.Dial, Calls: cfg.Calls, TLS: cfg.TLS, Insecure: cfg.Insecure, Admit: cfg.Admit, Logger: cfg.Logger,
 		Limits: transport.Limits{ClientQueueBytes: queueBytes},
 	})
 }

@@ -113,6 +113,7 @@ type Hello struct {
 	// to have been created: one of a lower number that is not there was deleted.
 	Groups        []*GroupPosition `protobuf:"bytes,26,rep,name=groups,proto3" json:"groups,omitempty"`
 	GroupsCreated uint32           `protobuf:"varint,27,opt,name=groups_created,json=groupsCreated,proto3" json:"groups_created,omitempty"`
+	FurtherGroup  uint32           `protobuf:"varint,28,opt,name=further_group,json=furtherGroup,proto3" json:"further_group,omitempty"` // of a client: the number of the group that the connection is for; 0: the default group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -283,6 +284,13 @@ func (x *Hello) GetGroups() []*GroupPosition {
 func (x *Hello) GetGroupsCreated() uint32 {
 	if x != nil {
 		return x.GroupsCreated
+	}
+	return 0
+}
+
+func (x *Hello) GetFurtherGroup() uint32 {
+	if x != nil {
+		return x.FurtherGroup
 	}
 	return 0
 }
@@ -1649,7 +1657,7 @@ var File_github_com_conclave_go_conclave_internal_wire_net_proto protoreflect.Fi
 
 const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" +
 	"\n" +
-	"7github.com/conclave-go/conclave/internal/wire/net.proto\x12\x14conclave.internal.v1\"\x97\x05\n" +
+	"7github.com/conclave-go/conclave/internal/wire/net.proto\x12\x14conclave.internal.v1\"\xbc\x05\n" +
 	"\x05Hello\x12!\n" +
 	"\fmin_protocol\x18\x01 \x01(\rR\vminProtocol\x12!\n" +
 	"\fmax_protocol\x18\x02 \x01(\rR\vmaxProtocol\x12\x14\n" +
@@ -1671,7 +1679,8 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\rdurable_index\x18\x11 \x01(\x04R\fdurableIndex\x12E\n" +
 	"\fendorsements\x18\x12 \x03(\v2!.conclave.internal.v1.EndorsementR\fendorsements\x12;\n" +
 	"\x06groups\x18\x1a \x03(\v2#.conclave.internal.v1.GroupPositionR\x06groups\x12%\n" +
-	"\x0egroups_created\x18\x1b \x01(\rR\rgroupsCreated\"O\n" +
+	"\x0egroups_created\x18\x1b \x01(\rR\rgroupsCreated\x12#\n" +
+	"\rfurther_group\x18\x1c \x01(\rR\ffurtherGroup\"O\n" +
 	"\rGroupPosition\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +

@@ -38,22 +38,28 @@ const (
 	Failure_FAILURE_TOO_LARGE   Failure = 6
 	Failure_FAILURE_CLOSED      Failure = 7 // the member stops: ask another one
 	Failure_FAILURE_LAST_VOTER  Failure = 8
-	Failure_FAILURE_UNKNOWN     Failure = 9 // it may have had an effect
+	Failure_FAILURE_UNKNOWN     Failure = 9  // it may have had an effect
+	Failure_FAILURE_NO_GROUP    Failure = 10 // of that name or number
+	Failure_FAILURE_LEVEL       Failure = 11 // a member runs a build without it
+	Failure_FAILURE_LOCKED      Failure = 12
 )
 
 // Enum value maps for Failure.
 var (
 	Failure_name = map[int32]string{
-		0: "FAILURE_NONE",
-		1: "FAILURE_OTHER",
-		2: "FAILURE_BUSY",
-		3: "FAILURE_UNAVAILABLE",
-		4: "FAILURE_INVALID",
-		5: "FAILURE_COMPACTED",
-		6: "FAILURE_TOO_LARGE",
-		7: "FAILURE_CLOSED",
-		8: "FAILURE_LAST_VOTER",
-		9: "FAILURE_UNKNOWN",
+		0:  "FAILURE_NONE",
+		1:  "FAILURE_OTHER",
+		2:  "FAILURE_BUSY",
+		3:  "FAILURE_UNAVAILABLE",
+		4:  "FAILURE_INVALID",
+		5:  "FAILURE_COMPACTED",
+		6:  "FAILURE_TOO_LARGE",
+		7:  "FAILURE_CLOSED",
+		8:  "FAILURE_LAST_VOTER",
+		9:  "FAILURE_UNKNOWN",
+		10: "FAILURE_NO_GROUP",
+		11: "FAILURE_LEVEL",
+		12: "FAILURE_LOCKED",
 	}
 	Failure_value = map[string]int32{
 		"FAILURE_NONE":        0,
@@ -66,6 +72,9 @@ var (
 		"FAILURE_CLOSED":      7,
 		"FAILURE_LAST_VOTER":  8,
 		"FAILURE_UNKNOWN":     9,
+		"FAILURE_NO_GROUP":    10,
+		"FAILURE_LEVEL":       11,
+		"FAILURE_LOCKED":      12,
 	}
 )
 
@@ -1713,6 +1722,7 @@ type Attached struct {
 	Now           int64                  `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`                // group time
 	Elsewhere     [][]byte               `protobuf:"bytes,7,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"`     // of those asked about, the ones that live on and are not bound to the client
 	Leaderless    bool                   `protobuf:"varint,18,opt,name=leaderless,proto3" json:"leaderless,omitempty"` // see GroupView
+	Group         uint32                 `protobuf:"varint,19,opt,name=group,proto3" json:"group,omitempty"`           // that of Hello.further_group, unless the member's build does not know it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1801,6 +1811,13 @@ func (x *Attached) GetLeaderless() bool {
 		return x.Leaderless
 	}
 	return false
+}
+
+func (x *Attached) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
 }
 
 // GroupView is what a member sees of its group, as far as it decides to which member a client
@@ -9580,7 +9597,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x06answer\x18\x04 \x01(\v2\x1c.conclave.internal.v1.AnswerH\x00R\x06answer\x12\x18\n" +
 	"\x06resend\x18\x05 \x01(\bH\x00R\x06resend\x125\n" +
 	"\x04view\x18\x10 \x01(\v2\x1f.conclave.internal.v1.GroupViewH\x00R\x04viewB\x06\n" +
-	"\x04body\"\x84\x02\n" +
+	"\x04body\"\x9a\x02\n" +
 	"\bAttached\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\rR\x05level\x12B\n" +
@@ -9591,7 +9608,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\telsewhere\x18\a \x03(\fR\telsewhere\x12\x1e\n" +
 	"\n" +
 	"leaderless\x18\x12 \x01(\bR\n" +
-	"leaderless\"[\n" +
+	"leaderless\x12\x14\n" +
+	"\x05group\x18\x13 \x01(\rR\x05group\"[\n" +
 	"\tGroupView\x12\x18\n" +
 	"\amembers\x18\x01 \x03(\tR\amembers\x12\x1e\n" +
 	"\n" +
@@ -10250,7 +10268,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\asession\x18\x06 \x01(\fR\asession\x12\x14\n" +
 	"\x05fence\x18\a \x01(\x04R\x05fence\"%\n" +
 	"\rKeyDelayState\x12\x14\n" +
-	"\x05until\x18\x01 \x01(\x03R\x05until*\xdd\x01\n" +
+	"\x05until\x18\x01 \x01(\x03R\x05until*\x9a\x02\n" +
 	"\aFailure\x12\x10\n" +
 	"\fFAILURE_NONE\x10\x00\x12\x11\n" +
 	"\rFAILURE_OTHER\x10\x01\x12\x10\n" +
@@ -10261,7 +10279,11 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x11FAILURE_TOO_LARGE\x10\x06\x12\x12\n" +
 	"\x0eFAILURE_CLOSED\x10\a\x12\x16\n" +
 	"\x12FAILURE_LAST_VOTER\x10\b\x12\x13\n" +
-	"\x0fFAILURE_UNKNOWN\x10\t*#\n" +
+	"\x0fFAILURE_UNKNOWN\x10\t\x12\x14\n" +
+	"\x10FAILURE_NO_GROUP\x10\n" +
+	"\x12\x11\n" +
+	"\rFAILURE_LEVEL\x10\v\x12\x12\n" +
+	"\x0eFAILURE_LOCKED\x10\f*#\n" +
 	"\bBehavior\x12\v\n" +
 	"\aRELEASE\x10\x00\x12\n" +
 	"\n" +

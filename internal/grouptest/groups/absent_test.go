@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -13,7 +14,18 @@ func TestGroup_NotFoundByEachCall(t *testing.T) {
 	t.Parallel()
 	g := start(t, 1)
 	ctx := gt.Within(t, 60*time.Second)
-	none := g.Nodes[0].WithGroup("none")
+	c := gt.Dial(t, &conclave.ClientConfig{}, g.Nodes[0])
+	t.Run("node", func(t *testing.T) {
+		wantNotFound(t, ctx, g.Nodes[0].WithGroup("none"), func() error { return g.Nodes[0].DeleteGroup(ctx, "none") })
+	})
+	t.Run("client", func(t *testing.T) {
+		wantNotFound(t, ctx, c.WithGroup("none"), func() error { return c.DeleteGroup(ctx, "none") })
+	})
+}
+
+// wantNotFound makes each kind of call on a group that does not exist.
+func wantNotFound(t *testing.T, ctx context.Context, none *conclave.Group, remove func() error) {
+	t.Helper()
 	for name, call := range map[string]func() error{
 		"session":             func() error { _, err := none.NewSession(ctx, nil); return err },
 		"session without TTL": func() error { _, err := none.NewSession(ctx, gt.Lasting()); return err },
@@ -34,7 +46,7 @@ func TestGroup_NotFoundByEachCall(t *testing.T) {
 		"locks":               func() error { _, err := gt.Collect(none.Locks(ctx, "")); return err },
 		"explain":             func() error { _, err := none.Explain(ctx, "x"); return err },
 		"config":              func() error { _, err := none.GroupConfig(ctx); return err },
-		"delete":              func() error { return g.Nodes[0].DeleteGroup(ctx, "none") },
+		"delete":              remove,
 		"watch": func() error {
 			for _, err := range none.KV().Watch(ctx, "", 0) {
 				return err

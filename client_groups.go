@@ -1,0 +1,359 @@
+package conclave
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/remote"
+	"github.com/conclave-go/conclave/internal/survey"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// WithGroup returns a handle to a further group, as [Node.WithGroup] does. The first call on it that waits for the group connects the client to a
+// member for that group, and registers the client there: a client has a connection for each group that it uses, until Close or the
+// group's deletion, and its share of a host's connections counts each. ErrBusy with 32,768 clients in that group.
+func (c *Client) WithGroup(name string) *Group {
+	if name == c.cfg.Group {
+		return c.Group
+	}
+	return c.groups.door(name).group
+}
+
+// CreateGroup has a member create a further group, unless there is one of that name, and returns a handle to it, as [Node.CreateGroup] does. It
+// blocks until the group has registered this client, or ctx is done. Errors as there, and with ReadOnly ErrInvalid.
+func (c *Client) CreateGroup(ctx context.Context, name string, cfg GroupConfig) (*Group, error) {
+	g, err := c.createGroup(ctx, name, cfg)
+	return g, fault("create group", name, err)
+}
+
+func (c *Client) createGroup(ctx context.Context, name string, cfg GroupConfig) (*Group, error) {
+	if err := mayCreate(name, cfg); err != nil {
+		return nil, err
+	}
+	if name == c.cfg.Group {
+		return c.Group, c.client.Usable()
+	}
+	answer, err := c.ask(ctx, c.remote, request{kind: kindCreateGroup, body: []byte(name), repeat: true})
+	if err != nil {
+		return nil, err
+	}
+	var number uint32
+	if err := json.Unmarshal(answer, &number); err != nil {
+		return nil, err
+	}
+	f := c.groups.numbered(name, number)
+	if err := f.reachNumber(ctx, number); err != nil {
+		return nil, fmt.Errorf("%w: the group is created: %w", ErrUnknown, cmp.Or(contextError(ctx), convert(err)))
+	}
+	return f.group, nil
+}
+
+// DeleteGroup has a member delete a further group permanently, as [Node.DeleteGroup] does. It blocks until that member has removed it, or
+// ctx is done. Errors as there, and with ReadOnly ErrInvalid.
+func (c *Client) DeleteGroup(ctx context.Context, name string, opts ...DeleteGroupOption) error {
+	return fault("delete group", name, c.deleteGroup(ctx, name, forced(opts)))
+}
+
+func (c *Client) deleteGroup(ctx context.Context, name string, force bool) error {
+	switch {
+	case name == c.cfg.Group:
+		return errNotDeleted
+	case c.cfg.ReadOnly:
+		return errReadOnly
+	}
+	number, err := findGroup(ctx, c.Group, name)
+	if err != nil {
+		return err
+	}
+	body, _ := json.Marshal(deleteBody{number, force}) // a number and a bool: never fails
+	_, err = c.ask(ctx, c.remote, request{kind: kindDeleteGroup, body: body, repeat: true})
+	if err != nil && !errors.Is(convert(err), ErrGroupNotFound) { // that is so after an earlier attempt, too
+		return err
+	}
+	c.groups.deleted(number)
+	return nil
+}
+
+// Groups lists the groups, as [Node.Groups] does, with what the member knows of each that the client is connected to. It blocks until the
+// member has answered, or ctx is done.
+func (c *Client) Groups(ctx context.Context) iter.Seq2[GroupInfo, error] {
+	return func(yield func(GroupInfo, error) bool) {
+		var all []GroupInfo
+		answer, err := c.ask(ctx, c.remote, request{kind: kindGroups, repeat: true, harmless: true})
+		if err == nil {
+			err = json.Unmarshal(answer, &all)
+		}
+		if err != nil {
+			yield(GroupInfo{}, fault("list groups", "", err))
+			return
+		}
+		for _, info := range all {
+			if !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+// clientGroups is the further groups as a client uses them.
+type clientGroups struct {
+	owner *Client
+
+	mu      sync.Mutex
+	handles handles[remoteGroup]    // guarded by mu
+	used    map[uint32]*remoteGroup // guarded by mu; those that are connected, or were to be, by number
+	closed  bool                    // guarded by mu: the client shuts down
+}
+
+func newClientGroups(c *Client) *clientGroups {
+	return &clientGroups{owner: c, handles: newHandles[remoteGroup](), used: make(map[uint32]*remoteGroup)}
+}
+
+// remoteGroup is a further group as a client uses it.
+type remoteGroup struct {
+	owner   *Client
+	name    string
+	group   *Group // the handle
+	client  *client.Client
+	door    furtherDoor
+	number  uint32          // guarded by clientGroups.mu; 0: none yet
+	last    *attempt        // guarded by clientGroups.mu; to reach the group; nil: none
+	deleted context.Context // done when the group is deleted
+	delete  context.CancelFunc
+}
+
+// attempt is one to connect to a further group, and to be registered there. It lasts until the group has answered.
+type attempt struct {
+	remote *remote.Group
+	done   chan struct{} // closed when it has succeeded, or failed
+	err    error         // set before done is closed
+}
+
+// door returns the group of that name.
+func (g *clientGroups) door(name string) *remoteGroup {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.handles.get(name, g.newGroup)
+}
+
+// numbered returns the group of that name and number. An earlier one of the name has been deleted.
+func (g *clientGroups) numbered(name string, number uint32) *remoteGroup {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f := g.handles.get(name, g.newGroup)
+	if f.number != 0 && f.number != number {
+		g.handles.forget(name, f)
+		f = g.handles.get(name, g.newGroup)
+	}
+	return f
+}
+
+func (g *clientGroups) newGroup(name string) *remoteGroup {
+	c := g.owner
+	f := &remoteGroup{owner: c, name: name}
+	f.deleted, f.delete = context.WithCancel(context.Background())
+	cfg := c.clientConfig()
+	cfg.Reach = f.reach
+	f.client = client.New(cfg)
+	f.door.defaults = func() client.Group { return c.remote }
+	f.client.Connect(&f.door, func(attempt uint32, ttl time.Duration) *wire.Command {
+		return f.door.use().(*remote.Group).Registration(attempt, ttl)
+	})
+	f.group = &Group{client: f.client, calls: newCalls(), jobs: survey.NewJobs(nil), readOnly: c.readOnly, admin: remoteAdmin{f}}
+	f.group.tracing.tracer, f.group.tracing.log = c.cfg.Tracer, c.log
+	f.group.tracing.node = func() MemberID { return MemberID(f.door.Process()) }
+	return f
+}
+
+// reach blocks until this client is registered in the group, or ctx is done. It is client.Config.Reach.
+func (f *remoteGroup) reach(ctx context.Context) error {
+	g := f.owner.groups
+	g.mu.Lock()
+	last := f.last
+	g.mu.Unlock()
+	if last != nil && last.succeeded() {
+		return nil
+	}
+	number, err := findGroup(ctx, f.owner.Group, f.name)
+	switch {
+	case client.IsKind(err, client.NoGroup):
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.end(f) // if it had a number, and no member was reached that states its deletion
+		return err
+	case err != nil:
+		return err
+	}
+	return f.reachNumber(ctx, number)
+}
+
+// reachNumber is reach for the group of that number.
+func (f *remoteGroup) reachNumber(ctx context.Context, number uint32) error {
+	a, err := f.owner.groups.attempt(f, number)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-a.done:
+		return a.err
+	case <-ctx.Done():
+		return &client.Fault{Kind: client.Unavailable, Detail: a.remote.Unreachable(), Cause: client.ContextError(ctx)}
+	}
+}
+
+// attempt returns the attempt to reach a group, and begins one if the last has failed.
+func (g *clientGroups) attempt(f *remoteGroup, number uint32) (*attempt, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.closed:
+		return nil, &client.Fault{Kind: client.Closed, Cause: remote.ErrClosed}
+	case f.number != 0 && f.number != number:
+		g.end(f)
+		return nil, noGroup()
+	case f.deleted.Err() != nil:
+		return nil, noGroup()
+	case f.last != nil && !f.last.failed():
+		return f.last, nil
+	}
+	cfg := g.owner.remoteConfig(f.client)
+	cfg.Further, cfg.Cluster, cfg.Deleted = number, g.owner.remote.Cluster(), func() { g.deleted(number) }
+	r, err := remote.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	f.number, g.used[number] = number, f
+	f.last = &attempt{remote: r, done: make(chan struct{})}
+	f.door.open(r)
+	r.Start()
+	g.owner.routines.Go(func() { f.last.run(f) })
+	return f.last, nil
+}
+
+func (a *attempt) failed() bool { return a.ended() && a.err != nil }
+
+func (a *attempt) succeeded() bool { return a.ended() && a.err == nil }
+
+func (a *attempt) ended() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// run carries out the attempt. What fails, but for the end of the client, is the group's refusal to register it.
+func (a *attempt) run(f *remoteGroup) {
+	defer close(a.done)
+	if a.err = a.remote.AwaitMember(f.deleted); a.err == nil && !f.owner.cfg.ReadOnly {
+		a.err = f.client.Register(f.deleted)
+	}
+	if a.err == nil {
+		return
+	}
+	a.remote.Close()
+	if f.deleted.Err() != nil {
+		a.err = noGroup()
+	}
+}
+
+// deleted ends the use of a group that is deleted.
+func (g *clientGroups) deleted(number uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f := g.used[number]; f != nil {
+		g.end(f)
+	}
+}
+
+// end ends the use of a group that is deleted, if it is used. g.mu is held.
+func (g *clientGroups) end(f *remoteGroup) {
+	if g.used[f.number] != f || g.closed {
+		return // the shutdown of the client ends the use
+	}
+	delete(g.used, f.number)
+	g.handles.forget(f.name, f)
+	f.delete()
+	r := f.last.remote
+	g.owner.routines.Go(func() {
+		f.client.Stopping(cluster.ErrGroupDeleted, false)
+		r.Close()
+		f.client.Stopped(cluster.ErrGroupDeleted, false)
+		f.client.Wait()
+	})
+}
+
+// all returns those that are used.
+func (g *clientGroups) all() (list []*remoteGroup) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, f := range g.used {
+		list = append(list, f)
+	}
+	return list
+}
+
+// registered returns those in which this client is registered.
+func (g *clientGroups) registered() (list []*remoteGroup) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, f := range g.used {
+		if f.last.succeeded() {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// close refuses the use of groups from now on.
+func (g *clientGroups) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}
+
+// stop ends the connections, after close.
+func (g *clientGroups) stop() {
+	for _, f := range g.all() {
+		f.last.remote.Close()
+		f.client.Stopped(nil, true)
+		f.client.Wait()
+	}
+}
+
+// remoteAdmin is what a member does for a further group that a client uses.
+type remoteAdmin struct{ *remoteGroup }
+
+func (a remoteAdmin) status(ctx context.Context) (Status, error)   { return a.owner.status(ctx) }
+func (a remoteAdmin) removeMember(context.Context, MemberID) error { return errDefaultGroup }
+func (a remoteAdmin) backUp(context.Context, io.Writer) error      { return errDefaultGroup }
+
+func (a remoteAdmin) transferLeadership(ctx context.Context, to MemberID) error {
+	if err := a.reach(ctx); err != nil {
+		return err
+	}
+	return a.owner.transfer(ctx, a.door.use().(*remote.Group), to)
+}
+
+// findGroup returns the number of a further group.
+func findGroup(ctx context.Context, defaults *Group, name string) (uint32, error) {
+	v, err := ask[*machine.GroupView](ctx, defaults, machine.GroupQuery{Name: name})
+	switch {
+	case err != nil:
+		return 0, err
+	case v == nil:
+		return 0, noGroup()
+	}
+	return v.Number, nil
+}

@@ -1,0 +1,124 @@
+package conclave
+
+import (
+	"context"
+	"sync/atomic"
+	"weak"
+
+	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// furtherDoor is a client's door to a further group: to a replica, or to a connection, once there is one. Before, nothing has an effect.
+type furtherDoor struct {
+	to       atomic.Pointer[client.Group] // nil: none yet
+	defaults func() client.Group          // the default group's door, which answers before for this process
+}
+
+func (d *furtherDoor) open(to client.Group) { d.to.Store(&to) }
+
+func (d *furtherDoor) Submit(size int, encode func() []byte, c client.Call, urgent bool) {
+	if to := d.to.Load(); to != nil {
+		(*to).Submit(size, encode, c, urgent)
+		return
+	}
+	c.Fail(noGroup())
+}
+
+func (d *furtherDoor) Cancel(c client.Call) {
+	if to := d.to.Load(); to != nil {
+		(*to).Cancel(c)
+		return
+	}
+	c.Cancelled(false)
+}
+
+func (d *furtherDoor) Query(ctx context.Context, q machine.Query, opts client.QueryOptions) (any, error) {
+	if to := d.to.Load(); to != nil {
+		return (*to).Query(ctx, q, opts)
+	}
+	return nil, noGroup()
+}
+
+func (d *furtherDoor) Reregister(expired wire.ID, register func() ([]byte, client.Call)) {
+	if to := d.to.Load(); to != nil {
+		(*to).Reregister(expired, register)
+	}
+}
+
+func (d *furtherDoor) Registered(*wire.Reply) {}
+
+func (d *furtherDoor) Renew(size int, encode func() []byte, c client.Call) {
+	if to := d.to.Load(); to != nil {
+		(*to).Renew(size, encode, c)
+		return
+	}
+	c.Fail(noGroup())
+}
+
+func (d *furtherDoor) Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
+	if to := d.to.Load(); to != nil {
+		return (*to).Watch(ctx, prefix, after, yield)
+	}
+	return noGroup()
+}
+
+func (d *furtherDoor) FollowShards(ctx context.Context, set string, yield func(client.ShardsUpdate) bool) error {
+	if to := d.to.Load(); to != nil {
+		return (*to).FollowShards(ctx, set, yield)
+	}
+	return noGroup()
+}
+
+func (d *furtherDoor) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
+	if to := d.to.Load(); to != nil {
+		return (*to).Observe(ctx, election, yield)
+	}
+	return noGroup()
+}
+
+// use is the door for what needs none of the group's state.
+func (d *furtherDoor) use() client.Group {
+	if to := d.to.Load(); to != nil {
+		return *to
+	}
+	return d.defaults()
+}
+
+func (d *furtherDoor) Process() uint64     { return d.use().Process() }
+func (d *furtherDoor) Level() uint32       { return d.use().Level() }
+func (d *furtherDoor) Unreachable() string { return d.use().Unreachable() }
+
+// handles remembers further groups by name, for as long as the program has a handle to one, or the group is used.
+type handles[F any] struct{ byName map[string]weak.Pointer[F] }
+
+func newHandles[F any]() handles[F] { return handles[F]{make(map[string]weak.Pointer[F])} }
+
+// maxIdleNames is how many names without a group are remembered before those without a handle are forgotten.
+const maxIdleNames = 256
+
+// get returns what has that name, and makes it if there is none.
+func (h *handles[F]) get(name string, make func(name string) *F) *F {
+	if f := h.byName[name].Value(); f != nil {
+		return f
+	}
+	if len(h.byName) >= maxIdleNames {
+		for name, f := range h.byName {
+			if f.Value() == nil {
+				delete(h.byName, name)
+			}
+		}
+	}
+	f := make(name)
+	h.byName[name] = weak.Make(f)
+	return f
+}
+
+// forget has the name stand for another group from now on, unless it does already.
+func (h *handles[F]) forget(name string, f *F) {
+	if h.byName[name].Value() == f {
+		delete(h.byName, name)
+	}
+}
