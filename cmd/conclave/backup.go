@@ -25,7 +25,7 @@ func (p *program) backupCommand() *cobra.Command {
 		Long: "Write a backup of the group to a file, which exists only once it is complete and durable, or is replaced only then; - writes to standard " +
 			"output. A backup has the keys with their values in clear. " + backupCodes + " Standard output may have a part then, which restore refuses.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.connected(cmd.Context(), func(c *conclave.Client) error {
+			return p.connected(cmd.Context(), func(c groupClient) error {
 				if args[0] == "-" {
 					return backupCode(c.Backup(cmd.Context(), p.stdout))
 				}

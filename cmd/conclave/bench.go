@@ -93,7 +93,7 @@ type benchResult struct {
 }
 
 func (p *program) bench(ctx context.Context, b benchmark) (benchResult, error) {
-	var clients []*conclave.Client
+	var clients []groupClient
 	defer func() {
 		var closing sync.WaitGroup
 		for _, c := range clients {
@@ -118,7 +118,7 @@ func (p *program) bench(ctx context.Context, b benchmark) (benchResult, error) {
 }
 
 // run has the callers make calls until the time is over, and takes those that ended in it.
-func (b benchmark) run(ctx context.Context, clients []*conclave.Client, prefix string) (benchResult, error) {
+func (b benchmark) run(ctx context.Context, clients []groupClient, prefix string) (benchResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.duration)
 	defer cancel()
 	took := make([][]time.Duration, b.callers)
@@ -158,7 +158,7 @@ func (b benchmark) run(ctx context.Context, clients []*conclave.Client, prefix s
 	return r, nil
 }
 
-func (b benchmark) call(c *conclave.Client, prefix string, i int) func(ctx context.Context) error {
+func (b benchmark) call(c groupClient, prefix string, i int) func(ctx context.Context) error {
 	name := prefix + "shared"
 	if !b.shared {
 		name = fmt.Sprint(prefix, i)

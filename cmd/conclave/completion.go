@@ -7,13 +7,11 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
-
-	"github.com/conclave-go/conclave"
 )
 
 // completeLock completes the name of a lock for a shell.
 func (p *program) completeLock(cmd *cobra.Command, args []string, beginning string) ([]string, cobra.ShellCompDirective) {
-	return p.completeNames(cmd, args, func(ctx context.Context, c *conclave.Client, add func(string) bool) error {
+	return p.completeNames(cmd, args, func(ctx context.Context, c groupClient, add func(string) bool) error {
 		for l, err := range c.Locks(ctx, beginning) {
 			if err != nil || !add(l.Name) {
 				return err
@@ -24,7 +22,7 @@ func (p *program) completeLock(cmd *cobra.Command, args []string, beginning stri
 }
 
 // completeNames completes the first argument by names that list adds until add returns false.
-func (p *program) completeNames(cmd *cobra.Command, args []string, list func(ctx context.Context, c *conclave.Client, add func(string) bool) error) ([]string, cobra.ShellCompDirective) {
+func (p *program) completeNames(cmd *cobra.Command, args []string, list func(ctx context.Context, c groupClient, add func(string) bool) error) ([]string, cobra.ShellCompDirective) {
 	const most = 50
 	if len(args) > 0 || p.prepare(cmd) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -38,7 +36,7 @@ func (p *program) completeNames(cmd *cobra.Command, args []string, list func(ctx
 		}
 		return len(names) < most
 	}
-	_ = p.connected(ctx, func(c *conclave.Client) error { return list(ctx, c, add) }) // a shell has no place for an error
+	_ = p.connected(ctx, func(c groupClient) error { return list(ctx, c, add) }) // a shell has no place for an error
 	return insertable(names), cobra.ShellCompDirectiveNoFileComp
 }
 

@@ -17,6 +17,7 @@ const defaultAddr = "127.0.0.1:7001"
 type connection struct {
 	addrs   []string
 	group   string
+	further string // group of it; "": the default one
 	tls     tlsFiles
 	timeout time.Duration
 }
@@ -24,6 +25,7 @@ type connection struct {
 func (c *connection) define(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&c.addrs, "addr", []string{defaultAddr}, "`addresses` of any members, separated by commas")
 	flags.StringVar(&c.group, "group", "conclave", "`name` of the group")
+	flags.StringVar(&c.further, "further-group", "", "`name` of the further group to use, see conclave groups; empty: the default group")
 	flags.DurationVar(&c.timeout, "timeout", 10*time.Second, "time limit for reaching the group, and then for each call")
 	c.tls.define(flags)
 }
@@ -49,11 +51,17 @@ func (p *program) config() (*conclave.ClientConfig, error) {
 	}, nil
 }
 
+// groupClient is a client, and the group of it that the command uses.
+type groupClient struct {
+	*conclave.Client
+	*conclave.Group
+}
+
 // dial connects to the group. A signal or the time limit end the attempt.
-func (p *program) dial(ctx context.Context, edit ...func(*conclave.ClientConfig)) (*conclave.Client, error) {
+func (p *program) dial(ctx context.Context, edit ...func(*conclave.ClientConfig)) (groupClient, error) {
 	cfg, err := p.config()
 	if err != nil {
-		return nil, err
+		return groupClient{}, err
 	}
 	for _, e := range edit {
 		e(cfg)
@@ -61,7 +69,14 @@ func (p *program) dial(ctx context.Context, edit ...func(*conclave.ClientConfig)
 	limited, cancel := p.within(ctx)
 	defer cancel()
 	client, err := conclave.Dial(limited, cfg)
-	return client, cause(ctx, err)
+	if err != nil {
+		return groupClient{}, cause(ctx, err)
+	}
+	used := client.Group
+	if p.connection.further != "" {
+		used = client.WithGroup(p.connection.further)
+	}
+	return groupClient{client, used}, nil
 }
 
 // within bounds one call.
@@ -79,7 +94,7 @@ func cause(ctx context.Context, err error) error {
 }
 
 // connected runs f with a client, which it closes then: what f has acquired is released.
-func (p *program) connected(ctx context.Context, f func(c *conclave.Client) error, edit ...func(*conclave.ClientConfig)) error {
+func (p *program) connected(ctx context.Context, f func(c groupClient) error, edit ...func(*conclave.ClientConfig)) error {
 	c, err := p.dial(ctx, edit...)
 	if err != nil {
 		return err
@@ -89,8 +104,8 @@ func (p *program) connected(ctx context.Context, f func(c *conclave.Client) erro
 }
 
 // call is connected, with the time limit of a call for f.
-func (p *program) call(ctx context.Context, f func(ctx context.Context, c *conclave.Client) error) error {
-	return p.connected(ctx, func(c *conclave.Client) error {
+func (p *program) call(ctx context.Context, f func(ctx context.Context, c groupClient) error) error {
+	return p.connected(ctx, func(c groupClient) error {
 		limited, cancel := p.within(ctx)
 		defer cancel()
 		return f(limited, c)
@@ -98,7 +113,7 @@ func (p *program) call(ctx context.Context, f func(ctx context.Context, c *concl
 }
 
 // closeClient closes a client whose sessions hold nothing that matters any more.
-func (p *program) closeClient(c *conclave.Client) {
+func (p *program) closeClient(c groupClient) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(p.connection.timeout, 3*time.Second))
 	defer cancel()
 	_ = c.Close(ctx) // if it fails, the session expires

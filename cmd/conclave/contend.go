@@ -13,7 +13,7 @@ import (
 // contender acquires for lock or elect, each time under another session.
 type contender struct {
 	*program
-	client *conclave.Client
+	client groupClient
 	tenancy
 	election string // "": for something else
 	opened   bool   // one session, so the settings are valid and the group exists

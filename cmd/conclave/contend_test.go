@@ -23,9 +23,9 @@ func contending(t *testing.T, o tenancy) (*contender, *bytes.Buffer) {
 	p := &program{stderr: errs, connection: connection{timeout: patience}}
 	client, err := conclave.Dial(within(t), &conclave.ClientConfig{Addresses: []string{n.Addr()}})
 	must0(t, err)
-	t.Cleanup(func() { p.closeClient(client) })
+	t.Cleanup(func() { p.closeClient(groupClient{client, client.Group}) })
 	o.ttl, o.maxHold = 10*time.Second, time.Millisecond
-	return &contender{program: p, client: client, tenancy: o}, errs
+	return &contender{program: p, client: groupClient{client, client.Group}, tenancy: o}, errs
 }
 
 // With --try a hold that was over before its grant was known is a failure, which says what to do.

@@ -103,7 +103,7 @@ func codeOf(err error) int {
 		return exitUnavailable
 	case errors.Is(err, conclave.ErrKeyNotFound), errors.Is(err, conclave.ErrSessionNotFound), errors.Is(err, conclave.ErrLocked),
 		errors.Is(err, conclave.ErrLockDelay), errors.Is(err, conclave.ErrNoLeader), errors.Is(err, conclave.ErrCompareFailed),
-		errors.Is(err, conclave.ErrLastVoter):
+		errors.Is(err, conclave.ErrLastVoter), errors.Is(err, conclave.ErrGroupNotFound):
 		return exitRefused
 	}
 	return exitFailed

@@ -98,7 +98,7 @@ func (p *program) explainCommand() *cobra.Command {
 			"is alive, which handles wait, in order, and whether the holder itself waits, in a cycle, for a session that waits for it.",
 		ValidArgsFunction: p.completeLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error {
 				e, err := c.Explain(ctx, args[0])
 				if err != nil {
 					return err
@@ -268,7 +268,7 @@ func (p *program) cyclesCommand() *cobra.Command {
 		Long: "Find sessions that wait for each other in a cycle, a possible deadlock. A command under conclave lock or elect that runs one of them in turn " +
 			"is followed from its session to the outer one, of which CONCLAVE_SESSION has the ID there.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error {
 				cycles, err := c.WaitCycles(ctx)
 				if err != nil {
 					return err

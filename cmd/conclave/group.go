@@ -287,7 +287,7 @@ func (p *program) transferCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "transfer [MEMBER]", Args: between(0, "MEMBER"), Short: "Transfer leadership, to a voter by ID or name or to the most up-to-date one",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error {
 				var to conclave.Member
 				if len(args) == 1 {
 					s, err := c.Status(ctx)
@@ -323,7 +323,7 @@ func (p *program) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "config", Args: exactly(), Short: "Show the group's settings, or change those that are given as flags",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error {
 				g, err := c.GroupConfig(ctx)
 				if err != nil {
 					return err

@@ -24,11 +24,11 @@ func (p *program) jobsCommand() *cobra.Command {
 			case remove && len(args) == 0:
 				return usagef("missing NAME of the job to delete")
 			case remove:
-				return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error { return p.deleteJob(ctx, c, args[0]) })
+				return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error { return p.deleteJob(ctx, c, args[0]) })
 			case len(args) == 1:
-				return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error { return p.showJob(ctx, c, args[0]) })
+				return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error { return p.showJob(ctx, c, args[0]) })
 			}
-			return p.connected(cmd.Context(), func(c *conclave.Client) error { return p.listJobs(cmd.Context(), c, limit) })
+			return p.connected(cmd.Context(), func(c groupClient) error { return p.listJobs(cmd.Context(), c, limit) })
 		},
 	}
 	limitFlag(cmd.Flags(), &limit)
@@ -77,13 +77,13 @@ func runOf(r conclave.JobRun, names memberNames) runView {
 	return v
 }
 
-func (p *program) listJobs(ctx context.Context, c *conclave.Client, limit int) error {
+func (p *program) listJobs(ctx context.Context, c groupClient, limit int) error {
 	return many(p, limit, "JOB RUNNING WAITING PERIODS", c.Jobs(ctx, ""), func(j conclave.JobInfo) (any, []string) {
 		return jobOf(j), []string{name(j.Name), fmt.Sprint(j.Running), fmt.Sprint(j.Waiting), fmt.Sprint(j.Periods)}
 	})
 }
 
-func (p *program) showJob(ctx context.Context, c *conclave.Client, job string) error {
+func (p *program) showJob(ctx context.Context, c groupClient, job string) error {
 	names, err := p.memberNames(ctx, c)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func printJob(w *tabwriter.Writer, info conclave.JobInfo, names memberNames) {
 	}
 }
 
-func (p *program) deleteJob(ctx context.Context, c *conclave.Client, job string) error {
+func (p *program) deleteJob(ctx context.Context, c groupClient, job string) error {
 	if err := c.Job(job).Delete(ctx); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (p *program) deleteJob(ctx context.Context, c *conclave.Client, job string)
 
 // completeJobs completes the name of a job for a shell.
 func (p *program) completeJobs(cmd *cobra.Command, args []string, beginning string) ([]string, cobra.ShellCompDirective) {
-	return p.completeNames(cmd, args, func(ctx context.Context, c *conclave.Client, add func(string) bool) error {
+	return p.completeNames(cmd, args, func(ctx context.Context, c groupClient, add func(string) bool) error {
 		for j, err := range c.Jobs(ctx, beginning) {
 			if err != nil || !add(j.Name) {
 				return err

@@ -74,7 +74,7 @@ func (p *program) getCommand() *cobra.Command {
 		Use: "get KEY", Args: exactly("KEY"), Short: "Print a key's value, as it is; --output json adds its indexes",
 		Long: "Print a key's value, as it is; at a terminal on a line of its own. --output json adds its indexes.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.readingCall(cmd.Context(), stale, func(ctx context.Context, c *conclave.Client) error {
+			return p.readingCall(cmd.Context(), stale, func(ctx context.Context, c groupClient) error {
 				e, err := c.KV().Get(ctx, args[0], readOptions(stale)...)
 				if err != nil {
 					return err
@@ -128,7 +128,7 @@ func (p *program) putCommand() *cobra.Command {
 					return err
 				}
 			}
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error {
 				put := func() (conclave.Entry, error) { return c.KV().Put(ctx, args[0], value, conclave.WithFlags(number)) }
 				if f != 0 {
 					put = func() (conclave.Entry, error) { return c.KV().PutFenced(ctx, args[0], value, f) }
@@ -162,7 +162,7 @@ func (p *program) casCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error {
 				e, swapped, err := c.KV().CompareAndSwap(ctx, args[0], index, value, conclave.WithFlags(number))
 				switch {
 				case err != nil:
@@ -186,7 +186,7 @@ func (p *program) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [PREFIX]", Args: between(0, "PREFIX"), Short: "List the keys that begin with a prefix",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.readingCall(cmd.Context(), stale, func(ctx context.Context, c *conclave.Client) error {
+			return p.readingCall(cmd.Context(), stale, func(ctx context.Context, c groupClient) error {
 				if keys || separator != "" {
 					found, err := c.KV().Keys(ctx, prefixOf(args), separator, readOptions(stale)...)
 					if err != nil {
@@ -230,7 +230,7 @@ func (p *program) rmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rm KEY", Aliases: []string{"delete"}, Args: exactly("KEY"), Short: "Delete a key; --index only that version, --prefix all keys that begin so",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error {
 				switch {
 				case prefix:
 					return c.KV().DeletePrefix(ctx, args[0])
@@ -264,7 +264,7 @@ func (p *program) watchCommand() *cobra.Command {
 		Long: "Print each change of the keys that begin with a prefix, in order, none merged or left out, until interrupted. --after continues " +
 			"behind the index of a change that was printed before.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.connected(cmd.Context(), func(c *conclave.Client) error {
+			return p.connected(cmd.Context(), func(c groupClient) error {
 				from := after
 				if !cmd.Flags().Changed("after") {
 					limited, cancel := p.within(cmd.Context())
@@ -282,7 +282,7 @@ func (p *program) watchCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) watch(ctx context.Context, c *conclave.Client, prefix string, after uint64) error {
+func (p *program) watch(ctx context.Context, c groupClient, prefix string, after uint64) error {
 	// Each change is printed when it comes, so the columns cannot be aligned.
 	for e, err := range c.KV().Watch(ctx, prefix, after) {
 		if err != nil {

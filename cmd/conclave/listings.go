@@ -25,13 +25,13 @@ func prefixOf(args []string) string {
 }
 
 // listing is a command that lists what begins with a prefix; with a flag --stale also without a quorum.
-func (p *program) listing(use, short, long string, list func(ctx context.Context, c *conclave.Client, prefix string, limit int) error) *cobra.Command {
+func (p *program) listing(use, short, long string, list func(ctx context.Context, c groupClient, prefix string, limit int) error) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: use + " [PREFIX]", Args: between(0, "PREFIX"), Short: short, Long: long,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stale, _ := cmd.Flags().GetBool("stale") // false without the flag
-			return p.reading(cmd.Context(), stale, func(c *conclave.Client) error {
+			return p.reading(cmd.Context(), stale, func(c groupClient) error {
 				return list(cmd.Context(), c, prefixOf(args), limit)
 			})
 		},
@@ -97,7 +97,7 @@ func (p *program) locksCommand() *cobra.Command {
 	cmd := p.listing("locks", "List the locks that are held, waited for, or under a lock-delay",
 		"List the locks that are held, waited for, or under a lock-delay. A free lock that no process waits for does not exist for the group. "+
 			"SETS is with which other locks a lock is held as a whole, and whether it is reserved for a set that waits. conclave explain shows the queue of one.",
-		func(ctx context.Context, c *conclave.Client, prefix string, limit int) error {
+		func(ctx context.Context, c groupClient, prefix string, limit int) error {
 			names, err := p.memberNames(ctx, c)
 			if err != nil {
 				return err
@@ -151,7 +151,7 @@ func listOptions(stale bool) []conclave.ListOption[string] {
 // memberNames are the names of members. A client has none here: only sessions have one.
 type memberNames map[conclave.MemberID]string
 
-func (p *program) memberNames(ctx context.Context, c *conclave.Client) (memberNames, error) {
+func (p *program) memberNames(ctx context.Context, c groupClient) (memberNames, error) {
 	limited, cancel := p.within(ctx)
 	defer cancel()
 	s, err := c.Status(limited)
@@ -205,7 +205,7 @@ type permitView struct {
 func (p *program) semaphoresCommand() *cobra.Command {
 	return p.listing("semaphores", "List the semaphores that are in use",
 		"List the semaphores that are in use. --output json has the first 1,024 holders of each.",
-		func(ctx context.Context, c *conclave.Client, prefix string, limit int) error {
+		func(ctx context.Context, c groupClient, prefix string, limit int) error {
 			return many(p, limit, "SEMAPHORE LIMIT AVAILABLE HOLDERS WAITERS", c.Semaphores(ctx, prefix), func(s conclave.SemaphoreInfo) (any, []string) {
 				v := semaphoreView{Name: s.Name, Limit: s.Limit, Available: s.Available, Waiters: s.Waiters, LockDelay: s.Delay.Seconds(), Count: s.HolderCount, Holders: []permitView{}}
 				for _, h := range s.Holders {
@@ -230,7 +230,7 @@ type electionView struct {
 
 func (p *program) electionsCommand() *cobra.Command {
 	return p.listing("elections", "List the elections that have a leader", "List the elections that have a leader, with the value that it proclaims.",
-		func(ctx context.Context, c *conclave.Client, prefix string, limit int) error {
+		func(ctx context.Context, c groupClient, prefix string, limit int) error {
 			names, err := p.memberNames(ctx, c)
 			if err != nil {
 				return err
@@ -262,7 +262,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "sessions", Args: exactly(), Short: "List the sessions, the oldest first",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.connected(cmd.Context(), func(c *conclave.Client) error {
+			return p.connected(cmd.Context(), func(c groupClient) error {
 				names, err := p.memberNames(cmd.Context(), c)
 				if err != nil {
 					return err

@@ -139,7 +139,7 @@ func (s nestedSearch) note() string {
 
 // searchNested searches for cycles in which sessions wait for commands inside them, in the queue of one lock, if it is not "", and in those of
 // the locks with the most waiters. Each cycle existed as a whole at one moment: all of its waits are there again after the last of them was read.
-func searchNested(ctx context.Context, c *conclave.Client, lock string) (s nestedSearch) {
+func searchNested(ctx context.Context, c groupClient, lock string) (s nestedSearch) {
 	contended, err := contendedLocks(ctx, c)
 	if err != nil {
 		return nestedSearch{err: err}
@@ -163,7 +163,7 @@ func searchNested(ctx context.Context, c *conclave.Client, lock string) (s neste
 }
 
 // nestedCycles returns the cycles in the queues of some locks. With an error they are those that were found before.
-func nestedCycles(ctx context.Context, c *conclave.Client, locks []string) (found []nestedCycle, err error) {
+func nestedCycles(ctx context.Context, c groupClient, locks []string) (found []nestedCycle, err error) {
 	n := newNesting()
 	if err := n.readLocks(ctx, c, locks); err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func nestedCycles(ctx context.Context, c *conclave.Client, locks []string) (foun
 }
 
 // readLocks reads the queues of locks.
-func (n *nesting) readLocks(ctx context.Context, c *conclave.Client, locks []string) error {
+func (n *nesting) readLocks(ctx context.Context, c groupClient, locks []string) error {
 	for _, lock := range locks {
 		e, err := c.Explain(ctx, lock)
 		if err != nil {
@@ -221,7 +221,7 @@ func reservedFor(before []conclave.LockOwner, w conclave.LockOwner) (sets []conc
 }
 
 // readSessions reads which sessions are inside others, and which are for elections that others lead. No session is listed unless it matters.
-func (n *nesting) readSessions(ctx context.Context, c *conclave.Client) error {
+func (n *nesting) readSessions(ctx context.Context, c groupClient) error {
 	leaders := make(map[string]conclave.Leader)
 	for l, err := range c.Elections(ctx, "") {
 		if err != nil {
@@ -317,7 +317,7 @@ func (n *nesting) cycle(begin conclave.SessionID) nestedCycle {
 }
 
 // persists reads the waits of a cycle again.
-func (c nestedCycle) persists(ctx context.Context, client *conclave.Client) (bool, error) {
+func (c nestedCycle) persists(ctx context.Context, client groupClient) (bool, error) {
 	for _, w := range c {
 		if there, err := w.persists(ctx, client); !there || err != nil {
 			return false, err
@@ -326,7 +326,7 @@ func (c nestedCycle) persists(ctx context.Context, client *conclave.Client) (boo
 	return true, nil
 }
 
-func (w nestedWait) persists(ctx context.Context, c *conclave.Client) (bool, error) {
+func (w nestedWait) persists(ctx context.Context, c groupClient) (bool, error) {
 	if w.Election {
 		l, err := c.Election(w.Lock).Leader(ctx)
 		if err == nil {

@@ -232,7 +232,7 @@ func TestNested_SearchFails(t *testing.T) {
 	must0(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := searchNested(ended, c, "b")
+	s := searchNested(ended, groupClient{c, c.Group}, "b")
 	if !mayBeNested(e) || s.err == nil {
 		t.Fatalf("%+v of %+v", s, e)
 	}

@@ -31,12 +31,12 @@ func readOnly(c *conclave.ClientConfig) { c.ReadOnly = true }
 
 // reading runs f with a client. With stale that is one that only reads, and needs no quorum; without a leader the error says
 // how old what f has read is.
-func (p *program) reading(ctx context.Context, stale bool, f func(c *conclave.Client) error) error {
+func (p *program) reading(ctx context.Context, stale bool, f func(c groupClient) error) error {
 	if !stale {
 		return p.connected(ctx, f)
 	}
 	var s conclave.Status
-	err := p.connected(ctx, func(c *conclave.Client) error {
+	err := p.connected(ctx, func(c groupClient) error {
 		err := f(c)
 		if answered(err) {
 			s, _ = p.seenBy(ctx, c) // if it fails, the member has no leader that is known
@@ -61,8 +61,8 @@ func (p *program) reading(ctx context.Context, stale bool, f func(c *conclave.Cl
 func answered(err error) bool { return err == nil || codeOf(err) == exitRefused }
 
 // readingCall is reading, with the time limit of a call for f.
-func (p *program) readingCall(ctx context.Context, stale bool, f func(ctx context.Context, c *conclave.Client) error) error {
-	return p.reading(ctx, stale, func(c *conclave.Client) error {
+func (p *program) readingCall(ctx context.Context, stale bool, f func(ctx context.Context, c groupClient) error) error {
+	return p.reading(ctx, stale, func(c groupClient) error {
 		limited, cancel := p.within(ctx)
 		defer cancel()
 		return f(limited, c)
@@ -70,7 +70,7 @@ func (p *program) readingCall(ctx context.Context, stale bool, f func(ctx contex
 }
 
 // seenBy returns the group as the member of a client sees it.
-func (p *program) seenBy(ctx context.Context, c *conclave.Client) (conclave.Status, error) {
+func (p *program) seenBy(ctx context.Context, c groupClient) (conclave.Status, error) {
 	limited, cancel := p.within(ctx)
 	defer cancel()
 	return c.Status(limited)
@@ -100,13 +100,13 @@ func unseen(m conclave.Member) bool { return !m.Alive && m.Build == "" }
 
 // look is see at this moment.
 func (p *program) look(ctx context.Context) (s conclave.Status, o *outage, err error) {
-	err = p.connected(ctx, func(c *conclave.Client) (err error) {
+	err = p.connected(ctx, func(c groupClient) (err error) {
 		if s, err = p.seenBy(ctx, c); err != nil || !leads(s) {
 			return err
 		}
 		limited, cancel := context.WithTimeout(ctx, min(p.connection.timeout, leaderPatience))
 		defer cancel()
-		if _, unconfirmed := c.KV().Index(limited); unconfirmed != nil { // a leader that has just died is known for a while
+		if _, unconfirmed := c.Client.KV().Index(limited); unconfirmed != nil { // a leader that has just died is known for a while
 			s = conclave.Status{}
 			return nil
 		}

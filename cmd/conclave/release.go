@@ -24,7 +24,7 @@ func (p *program) releaseCommand() *cobra.Command {
 			if len(args) == 1 == (session != "") {
 				return usagef("want either the name of a LOCK or --session")
 			}
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error {
 				if session != "" {
 					id, err := conclave.ParseSessionID(session)
 					if err != nil {
@@ -52,7 +52,7 @@ func (p *program) releaseCommand() *cobra.Command {
 }
 
 // closeSession closes a session if that was asked for by --force.
-func (p *program) closeSession(ctx context.Context, c *conclave.Client, id conclave.SessionID, what string, force bool) error {
+func (p *program) closeSession(ctx context.Context, c groupClient, id conclave.SessionID, what string, force bool) error {
 	if !force {
 		return usagef("not released: %s: all that this session holds would be released; --force does it", what)
 	}

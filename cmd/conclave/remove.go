@@ -18,7 +18,7 @@ func (p *program) removeCommand() *cobra.Command {
 			"A voter that is alive is removed with --force only; without, the command shows what would remain. " +
 			"A member cannot remove itself: give the address of another one with --addr.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error {
 				s, err := c.Status(ctx)
 				if err != nil {
 					return err

@@ -71,7 +71,7 @@ func (p *program) root() *cobra.Command {
 		}
 	}
 	add(groupUse, p.lockCommand(), p.electCommand(), p.jobCommand(), p.kvCommand(), p.watchCommand())
-	add(groupSee, p.statusCommand(), p.membersCommand(), p.locksCommand(), p.semaphoresCommand(), p.electionsCommand(), p.shardsCommand(),
+	add(groupSee, p.statusCommand(), p.membersCommand(), p.groupsCommand(), p.locksCommand(), p.semaphoresCommand(), p.electionsCommand(), p.shardsCommand(),
 		p.jobsCommand(), p.sessionsCommand(), p.topCommand(), p.explainCommand(), p.cyclesCommand(), p.eventsCommand(), p.benchCommand())
 	add(groupChange, p.releaseCommand(), p.transferCommand(), p.removeCommand(), p.configCommand(), p.backupCommand())
 	add(groupMember, p.agentCommand(), p.healthCommand(), p.leaveCommand(), p.verifyCommand(), p.restoreCommand(), p.recoverCommand(), p.versionCommand(), p.manCommand())

@@ -39,7 +39,7 @@ func shardExplanationOf(e conclave.ShardExplanation) shardExplanationView {
 }
 
 // explainShard shows why a shard has the owner that it has. The count of the set is that with which it was read before, so it may change in between.
-func (p *program) explainShard(ctx context.Context, c *conclave.Client, set string, shard int, stale bool) error {
+func (p *program) explainShard(ctx context.Context, c groupClient, set string, shard int, stale bool) error {
 	info, err := c.Shards(set, 1).Info(ctx, readOptions(stale)...)
 	switch {
 	case err != nil:

@@ -33,15 +33,15 @@ func (p *program) shardsCommand() *cobra.Command {
 			case cmd.Flags().Changed("shard") && len(args) == 0:
 				return usagef("missing NAME of the set of the shard")
 			case cmd.Flags().Changed("resize"):
-				return p.call(ctx, func(ctx context.Context, c *conclave.Client) error { return p.resizeShards(ctx, c, args[0], resize) })
+				return p.call(ctx, func(ctx context.Context, c groupClient) error { return p.resizeShards(ctx, c, args[0], resize) })
 			case cmd.Flags().Changed("shard"):
-				return p.readingCall(ctx, stale, func(ctx context.Context, c *conclave.Client) error {
+				return p.readingCall(ctx, stale, func(ctx context.Context, c groupClient) error {
 					return p.explainShard(ctx, c, args[0], shard, stale)
 				})
 			case len(args) == 1:
-				return p.readingCall(ctx, stale, func(ctx context.Context, c *conclave.Client) error { return p.showShards(ctx, c, args[0], stale) })
+				return p.readingCall(ctx, stale, func(ctx context.Context, c groupClient) error { return p.showShards(ctx, c, args[0], stale) })
 			}
-			return p.reading(ctx, stale, func(c *conclave.Client) error { return p.listShardSets(ctx, c, limit, stale) })
+			return p.reading(ctx, stale, func(c groupClient) error { return p.listShardSets(ctx, c, limit, stale) })
 		},
 	}
 	limitFlag(cmd.Flags(), &limit)
@@ -96,7 +96,7 @@ func shardSetOf(s conclave.ShardsInfo) shardSetView {
 	return shardSetView{Name: s.Name, Count: s.Count, Next: s.Next, Generation: s.Generation, Owned: s.Owned, Moving: s.Moving, Waiting: s.Waiting}
 }
 
-func (p *program) listShardSets(ctx context.Context, c *conclave.Client, limit int, stale bool) error {
+func (p *program) listShardSets(ctx context.Context, c groupClient, limit int, stale bool) error {
 	return many(p, limit, "SET SHARDS OWNED MOVING WAITING CHANGES-TO", c.ShardSets(ctx, "", listOptions(stale)...), func(s conclave.ShardsInfo) (any, []string) {
 		next := "-"
 		if s.Next != 0 {
@@ -111,7 +111,7 @@ func noShards(set string) error {
 	return withCode(exitRefused, fmt.Errorf("no process works on shards %q: there is no such set", set))
 }
 
-func (p *program) resizeShards(ctx context.Context, c *conclave.Client, set string, count int) error {
+func (p *program) resizeShards(ctx context.Context, c groupClient, set string, count int) error {
 	shards := c.Shards(set, count)
 	before, err := shards.Info(ctx)
 	switch {
@@ -134,7 +134,7 @@ func (p *program) resizeShards(ctx context.Context, c *conclave.Client, set stri
 	})
 }
 
-func (p *program) showShards(ctx context.Context, c *conclave.Client, set string, stale bool) error {
+func (p *program) showShards(ctx context.Context, c groupClient, set string, stale bool) error {
 	names, err := p.memberNames(ctx, c)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (p *program) showShards(ctx context.Context, c *conclave.Client, set string
 }
 
 // shardsOf reads a set and the owners of its shards, whatever their count. They are two reads, so the count may change in between.
-func shardsOf(ctx context.Context, c *conclave.Client, set string, opts []conclave.ReadOption) (info conclave.ShardsInfo, owners []conclave.ShardOwner, err error) {
+func shardsOf(ctx context.Context, c groupClient, set string, opts []conclave.ReadOption) (info conclave.ShardsInfo, owners []conclave.ShardOwner, err error) {
 	count := 1
 	for {
 		if info, err = c.Shards(set, count).Info(ctx, opts...); err != nil || info.Count == 0 {
@@ -242,7 +242,7 @@ func printShards(w *tabwriter.Writer, info conclave.ShardsInfo, owners []conclav
 
 // completeShards completes the name of a set of shards for a shell.
 func (p *program) completeShards(cmd *cobra.Command, args []string, beginning string) ([]string, cobra.ShellCompDirective) {
-	return p.completeNames(cmd, args, func(ctx context.Context, c *conclave.Client, add func(string) bool) error {
+	return p.completeNames(cmd, args, func(ctx context.Context, c groupClient, add func(string) bool) error {
 		for s, err := range c.ShardSets(ctx, beginning) {
 			if err != nil || !add(s.Name) {
 				return err

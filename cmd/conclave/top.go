@@ -50,7 +50,7 @@ func (p *program) topCommand() *cobra.Command {
 			case !once && !p.atTerminal():
 				return usagef("standard output is no terminal: set --once")
 			}
-			return p.connected(cmd.Context(), func(c *conclave.Client) error {
+			return p.connected(cmd.Context(), func(c groupClient) error {
 				show := func() error {
 					limited, cancel := p.within(cmd.Context())
 					defer cancel()
@@ -69,7 +69,7 @@ func (p *program) topCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) top(ctx context.Context, c *conclave.Client, limit int) error {
+func (p *program) top(ctx context.Context, c groupClient, limit int) error {
 	all, total, err := contentions(ctx, c)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (c contention) sets() string {
 }
 
 // contentions returns the locks that requests wait for, the longest wait first, and how many there are.
-func contentions(ctx context.Context, c *conclave.Client) (all []contention, total int, err error) {
+func contentions(ctx context.Context, c groupClient) (all []contention, total int, err error) {
 	contended, err := contendedLocks(ctx, c)
 	if err != nil {
 		return nil, 0, err
@@ -143,7 +143,7 @@ func contentions(ctx context.Context, c *conclave.Client) (all []contention, tot
 }
 
 // contendedLocks returns the locks that requests wait for, those with the most waiters first.
-func contendedLocks(ctx context.Context, c *conclave.Client) (contended []conclave.LockInfo, err error) {
+func contendedLocks(ctx context.Context, c groupClient) (contended []conclave.LockInfo, err error) {
 	for l, err := range c.Locks(ctx, "") {
 		if err != nil {
 			return nil, err
