@@ -1,9 +1,12 @@
 package conclave
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"slices"
 
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/machine"
 )
 
@@ -135,4 +138,26 @@ func (n *Node) Groups(ctx context.Context) iter.Seq2[GroupInfo, error] {
 			}
 		}
 	}
+}
+
+// runningGroup is a further group with a replica that runs.
+type runningGroup struct {
+	*furtherGroup
+	number  uint32
+	replica *replica.Replica
+}
+
+// running returns those with a replica that runs, by name.
+func (g *nodeGroups) running() (list []runningGroup) {
+	g.mu.Lock()
+	for number, f := range g.used {
+		if r := f.replica.Load(); r != nil {
+			list = append(list, runningGroup{f, number, r})
+		}
+	}
+	g.mu.Unlock()
+	slices.SortFunc(list, func(a, b runningGroup) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.number, b.number))
+	})
+	return list
 }

@@ -5,16 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/metrics"
 	"github.com/conclave-go/conclave/internal/survey"
 )
 
-// Metrics is what a node has counted and measured since Open, and what it has at the moment.
-// Package conclaveprom makes a Prometheus collector of it.
+// Metrics is what a node has counted and measured since Open, and what it has at the moment: of the default group and, in Groups, of
+// the further ones. Package conclaveprom makes a Prometheus collector of it.
 type Metrics struct {
+	Groups []GroupMetrics // further groups that this node has a replica of, by name
+
 	Calls []CallMetrics // one for each kind, in their order
 
 	CallsPending     int    // calls of this process that have no outcome yet
@@ -79,6 +84,20 @@ type Metrics struct {
 	// elections that are held or in a lock-delay, semaphores in use or with a limit from
 	// Resize, waiters in all queues, keys, checks, and registered clients.
 	Sessions, Locks, Elections, Semaphores, Waiters, Keys, Checks, Clients int
+}
+
+// GroupMetrics is what [Metrics] has of a further group.
+type GroupMetrics struct {
+	Name   string
+	Number uint32
+	Leader MemberID // 0: this node knows none
+	Leads  bool     // this node leads the group
+	Term   uint64
+	// Commit is the index of the last entry of the group's log known to be committed, and Applied of the last one applied here.
+	Commit, Applied uint64
+	// Metrics is of the group alone. Calls has the kinds that have been called, and Jobs one for all jobs. What a process has once
+	// is 0: Connected, LogLinesDropped, DiskBytes, DiskFree and DiskNeeded.
+	Metrics
 }
 
 // Histogram is how many values fell into each bucket.
@@ -243,31 +262,62 @@ func resultOf(err error) CallResult {
 	return ResultRefused
 }
 
-func (c *calls) metrics() (all []CallMetrics) {
+// metrics returns those of each kind, or of the kinds with a call that has returned.
+func (c *calls) metrics(ofAll bool) (all []CallMetrics) {
 	for i := range c.kinds {
-		m := CallMetrics{Kind: CallKind(i + 1), Results: make(map[CallResult]uint64), Seconds: seconds(c.kinds[i].seconds)}
-		for j := range c.kinds[i].results {
-			m.Results[CallResult(j+1)] = c.kinds[i].results[j].Load()
+		k, sum := &c.kinds[i], uint64(0)
+		results := make(map[CallResult]uint64)
+		for j := range k.results {
+			results[CallResult(j+1)] = k.results[j].Load()
+			sum += results[CallResult(j+1)]
 		}
-		all = append(all, m)
+		if ofAll || sum > 0 {
+			all = append(all, CallMetrics{Kind: CallKind(i + 1), Results: results, Seconds: seconds(k.seconds)})
+		}
 	}
 	return all
 }
 
-// Metrics returns the node's metrics. It asks neither the group nor the disk, and does not
+// groupState is what this process knows of the state of a group, by a look at each heartbeat. The zero value is ready.
+type groupState struct {
+	counts atomic.Pointer[machine.Counts]
+	shards survey.Shards
+}
+
+// look notes the sizes of the group's state and what becomes of its jobs and shards, on the goroutine that applies the log.
+func (s *groupState) look(of cluster.Machine, jobs *survey.Jobs) {
+	m := of.(*machine.Machine)
+	if c := m.Counts(); s.counts.Load() == nil || *s.counts.Load() != c {
+		s.counts.Store(&c)
+	}
+	jobs.Look(m)
+	s.shards.Look(m)
+}
+
+// Metrics returns the node's metrics. It asks neither a group nor the disk, and does not
 // block. After Close it returns the last ones.
 func (n *Node) Metrics() Metrics {
-	own, member := n.client.Metrics(), n.member.Metrics()
-	pending, pendingBytes := n.replica.Backlog()
-	sessions, holds := n.client.Sizes()
-	shards := n.shards.Read()
-	status, disk := n.member.Status(), member.Disk()
+	m := metricsOf(n.Group, n.replica, &n.state)
+	m.Calls = n.calls.metrics(true)
+	member := n.member.Metrics()
+	disk := member.Disk()
+	m.DiskBytes, m.DiskFree, m.DiskNeeded = disk.Used, disk.Free, disk.Needed
+	m.LogLinesDropped, m.Connected = n.app.lines.Dropped(), int(member.Clients.Load())
+	m.Groups = n.groups.metrics()
+	return m
+}
+
+// metricsOf returns what is measured of a group alone, but for the calls.
+func metricsOf(g *Group, r *replica.Replica, s *groupState) Metrics {
+	own, member, status := g.client.Metrics(), r.Metrics(), r.Status()
+	pending, pendingBytes := r.Backlog()
+	sessions, holds := g.client.Sizes()
+	shards := s.shards.Read()
 	var group machine.Counts
-	if c := n.counts.Load(); c != nil {
+	if c := s.counts.Load(); c != nil {
 		group = *c
 	}
 	return Metrics{
-		Calls:        n.calls.metrics(),
 		CallsPending: pending, CallBytesPending: pendingBytes, CallsRefused: member.Refused.Load(),
 		CommandsResent: member.Resent.Load(), LingeringGrants: own.Kept.Load(),
 		EntryCommands: histogram(member.Commands, 1), CommitSeconds: seconds(member.Commit),
@@ -275,25 +325,29 @@ func (n *Node) Metrics() Metrics {
 		LeaderChanges: member.Leaders.Load(),
 		SnapshotsSent: member.SnapshotsSent.Load(), SnapshotBytesSent: member.SnapshotBytesSent.Load(),
 		SnapshotsInstalled: status.Installed, Stalled: status.Stalled, Voters: status.Voters(),
-		GroupTime: time.Duration(member.GroupTime.Load()), DiskBytes: disk.Used, DiskFree: disk.Free, DiskNeeded: disk.Needed,
-		LogLinesDropped: n.app.lines.Dropped(),
+		GroupTime: time.Duration(member.GroupTime.Load()),
 
 		Shards: int(own.Shards.Load()), ShardsMoved: own.ShardsMoved.Load(), ShardsOverdue: own.ShardsOverdue.Load(),
 		GroupShards: shards.All, ShardsWithoutOwner: shards.WithoutOwner, ShardSecondsWithoutOwner: shards.Seconds,
-		Jobs: jobMetrics(n.jobs.Read()),
-		Held: holds, HoldsLost: own.Lost.Load(), Own: sessions, Connected: int(member.Clients.Load()),
+		Jobs: jobMetrics(g.jobs.Read()),
+		Held: holds, HoldsLost: own.Lost.Load(), Own: sessions,
 		Sessions: group.Sessions, Locks: group.Locks, Elections: group.Elections, Semaphores: group.Semaphores,
 		Waiters: group.Waiters, Keys: group.Keys, Checks: group.Checks, Clients: group.Clients,
 	}
 }
 
-// ticked notes the sizes of the group's state and what becomes of its jobs and shards, on the goroutine that applies the log.
-func (n *Node) ticked(m *machine.Machine) {
-	if c := m.Counts(); n.counts.Load() == nil || *n.counts.Load() != c {
-		n.counts.Store(&c)
+// metrics returns those of each group with a replica that runs, by name.
+func (g *nodeGroups) metrics() (list []GroupMetrics) {
+	for _, f := range g.running() {
+		s := f.replica.Status()
+		m := GroupMetrics{
+			Name: f.name, Number: f.number, Leader: MemberID(s.Leader), Leads: s.Leader == uint64(g.node.id),
+			Term: s.Term, Commit: s.Commit, Applied: s.Applied, Metrics: metricsOf(f.group, f.replica, &f.state),
+		}
+		m.Calls = f.group.calls.metrics(false)
+		list = append(list, m)
 	}
-	n.jobs.Look(m)
-	n.shards.Look(m)
+	return list
 }
 
 func seconds(h *metrics.Histogram) Histogram { return histogram(h, 1e-9) }

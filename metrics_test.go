@@ -34,7 +34,7 @@ func TestCalls(t *testing.T) {
 			c.kinds[kind-1].results[result-1].Add(uint64(result))
 		}
 	}
-	for i, m := range c.metrics() {
+	for i, m := range c.metrics(true) {
 		if m.Kind != CallKind(i+1) || len(m.Results) != int(ResultRefused) || m.Results[ResultBusy] != uint64(ResultBusy) {
 			t.Errorf("%v: %v", m.Kind, m.Results)
 		}

@@ -8,14 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/client"
-	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/survey"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -31,8 +29,7 @@ type Node struct {
 	replica *replica.Replica // the member's, of this group
 	events  *events
 	history history
-	counts  atomic.Pointer[machine.Counts] // of the state at the last heartbeat
-	shards  survey.Shards
+	state   groupState
 	backups backups // that clients read
 	groups  *nodeGroups
 

@@ -44,6 +44,7 @@ type furtherGroup struct {
 	group   *Group // the handle
 	client  *client.Client
 	door    furtherDoor
+	state   groupState
 	number  uint32                          // guarded by nodeGroups.mu; 0: none yet
 	replica atomic.Pointer[replica.Replica] // nil: none runs yet
 	ready   chan struct{}                   // closed when this process is registered in the group
@@ -96,7 +97,7 @@ func (g *nodeGroups) newGroup(name string) *furtherGroup {
 		r.Tokens, r.Voters = nil, 0 // the default group has checked the succession
 		return c
 	})
-	f.group = &Group{client: f.client, calls: n.calls, jobs: survey.NewJobs(nil), isNode: true, dir: n.dir, admin: furtherAdmin{f}}
+	f.group = &Group{client: f.client, calls: newCalls(), jobs: survey.NewJobs(nil), isNode: true, dir: n.dir, admin: furtherAdmin{f}}
 	f.group.tracing.tracer, f.group.tracing.log, f.group.tracing.node = n.tracing.tracer, n.tracing.log, n.tracing.node
 	return f
 }
@@ -120,6 +121,11 @@ func (g *nodeGroups) use(number uint32) cluster.GroupUse {
 			Ended:         func(e fact.Ended) { with(func(c *client.Client) { c.SessionEnded(e) }) },
 			LeaderChanged: func(uint64, uint64) {},
 			Woke:          func() { with((*client.Client).Woke) },
+			Ticked: func(m cluster.Machine) {
+				if f := used.Load(); f != nil {
+					f.state.look(m, f.group.jobs)
+				}
+			},
 		},
 		Clients:      g.node.clientHandlers(func() *Group { return g.group(number) }),
 		ListsChanged: func(applied uint64) { with(func(c *client.Client) { c.ListsChanged(applied) }) },

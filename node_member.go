@@ -56,7 +56,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 			Changed: n.client.Changed, ShardsChanged: n.client.ShardsChanged,
 			Recalled: n.client.Recalled,
 			Woke:     n.client.Woke,
-			Ticked:   func(m cluster.Machine) { n.ticked(m.(*machine.Machine)) },
+			Ticked:   func(m cluster.Machine) { n.state.look(m, n.jobs) },
 			Restored: func(m cluster.Machine) {
 				n.history.snapshotInstalled() // or the state is loaded, before the history begins
 				n.client.StateReplaced(func(q machine.Query) any { return q.Begin(m.(*machine.Machine))() })

@@ -1,0 +1,115 @@
+package groups
+
+import (
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	gt "github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// measured returns what a node's metrics have of a further group, when that is as ok asks for.
+func measured(t *testing.T, n *conclave.Node, name string, ok func(conclave.GroupMetrics) bool) conclave.GroupMetrics {
+	t.Helper()
+	ctx := gt.Within(t, 30*time.Second)
+	for {
+		var last conclave.GroupMetrics
+		for _, m := range n.Metrics().Groups {
+			if m.Name == name {
+				last = m
+			}
+		}
+		if last.Name == name && ok(last) {
+			return last
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%+v", last)
+		}
+		gt.Pass(5 * time.Millisecond)
+	}
+}
+
+// callsOf returns how many calls of a kind have returned.
+func callsOf(calls []conclave.CallMetrics, kind conclave.CallKind) (n uint64) {
+	for _, c := range calls {
+		if c.Kind == kind {
+			n += c.Seconds.Count()
+		}
+	}
+	return n
+}
+
+// What is done in a further group is counted there and in no other group, and what it has is known on all members.
+func TestMetrics_OfFurtherGroups(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3)
+	ctx := gt.Within(t, 60*time.Second)
+	for _, name := range []string{"b", "a"} {
+		create(t, g.Nodes[0], name)
+	}
+	gt.Must(t, g.Nodes[0].WithGroup("a").TransferLeadership(ctx, g.ID(0)))
+	before := g.Nodes[0].Metrics()
+	l := g.Nodes[0].WithGroup("a").FencedLock("x")
+	gt.MustLock(t, l)
+	gt.MustPut(t, g.Nodes[0].WithGroup("a").KV(), "k", "v")
+	m := measured(t, g.Nodes[0], "a", func(m conclave.GroupMetrics) bool { return m.Locks == 1 && m.Keys == 1 && m.Sessions == 1 })
+	if m.Number != 2 || m.Leader != g.ID(0) || !m.Leads || m.Term == 0 || m.Commit == 0 || m.Applied == 0 || m.Voters != 3 || m.LeaderChanges == 0 {
+		t.Errorf("%+v", m)
+	}
+	if m.Held != 1 || m.Own != 1 || m.GroupTime == 0 || m.EntryCommands.Count() == 0 || m.CommitSeconds.Count() == 0 || m.WriteSeconds.Count() == 0 {
+		t.Errorf("%+v", m)
+	}
+	if len(m.Calls) != 2 || callsOf(m.Calls, conclave.CallLock) != 1 || callsOf(m.Calls, conclave.CallWrite) != 1 {
+		t.Errorf("calls %+v", m.Calls)
+	}
+	after := g.Nodes[0].Metrics()
+	if callsOf(after.Calls, conclave.CallLock) != callsOf(before.Calls, conclave.CallLock) || after.Held != 0 || after.Locks != 0 || after.Keys != 0 {
+		t.Errorf("the default group's: %+v", after)
+	}
+	if list := after.Groups; len(list) != 2 || list[0].Name != "a" || list[1].Name != "b" || list[1].Locks != 0 || len(list[1].Calls) != 0 {
+		t.Errorf("%+v", list)
+	}
+	other := measured(t, g.Nodes[1], "a", func(m conclave.GroupMetrics) bool { return m.Locks == 1 && m.Keys == 1 && m.Leader == g.ID(0) })
+	if other.Leads || other.Held != 0 || len(other.Calls) != 0 {
+		t.Errorf("on another member: %+v", other)
+	}
+	held, err := l.Info(ctx)
+	gt.Must(t, err)
+	lost := l.Lost()
+	gt.Must(t, g.Nodes[1].WithGroup("a").CloseSession(ctx, held.Session))
+	<-lost
+	measured(t, g.Nodes[0], "a", func(m conclave.GroupMetrics) bool { return m.HoldsLost == 1 && m.Locks == 0 })
+}
+
+// A group that is deleted is in the metrics no more.
+func TestMetrics_DeletedGroup(t *testing.T) {
+	t.Parallel()
+	g := start(t, 1)
+	ctx := gt.Within(t, 60*time.Second)
+	for i := range 3 {
+		create(t, g.Nodes[0], "a")
+		if list := g.Nodes[0].Metrics().Groups; len(list) != 1 || list[0].Number != uint32(i+1) {
+			t.Errorf("%+v", list)
+		}
+		gt.Must(t, g.Nodes[0].DeleteGroup(ctx, "a"))
+		if list := g.Nodes[0].Metrics().Groups; len(list) != 0 {
+			t.Errorf("%+v", list)
+		}
+	}
+}
+
+// Metrics of a node that has stopped are the last ones, and those of a group are with them.
+func TestMetrics_FurtherGroupsOfStoppedNode(t *testing.T) {
+	t.Parallel()
+	g := start(t, 1)
+	tenant := create(t, g.Nodes[0], "a")
+	n := g.Nodes[0]
+	gt.MustPut(t, tenant.KV(), "k", "v")
+	g.Close(0)
+	_, err := tenant.FencedLock("x").Lock(t.Context())
+	gt.WantError(t, err, conclave.ErrClosed)
+	list := n.Metrics().Groups
+	if len(list) != 1 || callsOf(list[0].Calls, conclave.CallWrite) != 1 || callsOf(list[0].Calls, conclave.CallLock) != 1 {
+		t.Errorf("%+v", list)
+	}
+}
