@@ -34,7 +34,7 @@ type Health struct {
 // HealthCheck is one of the checks that decide a node's Health. It is not a [Check], which
 // is registered with the group.
 type HealthCheck struct {
-	Name string // "node", "loop", "shutdown", "member", "leader", "caught-up", "progress", "resources" or "disk"
+	Name string // "node", "loop", "shutdown", "member", "leader", "caught-up", "progress", "resources", "disk" or "groups"
 	Live bool   // the check decides Health.Live as well as Health.Ready
 	// Warning is set if the check decides neither: the node serves, and needs an operator soon.
 	Warning bool
@@ -48,7 +48,7 @@ type HealthCheck struct {
 const minLoopStall = time.Minute
 
 // Health returns the node's current condition. It does not block and asks no other member.
-// It works also after the node has stopped.
+// It works also after the node has stopped. All but the check "groups" is about the default group.
 func (n *Node) Health() Health {
 	s := n.member.Health()
 	h := Health{Live: true, Ready: true, Redundancy: s.Redundancy, Contact: s.Contact}
@@ -73,7 +73,7 @@ func (n *Node) Health() Health {
 		}
 		h.add(c.name, c.live, text)
 	}
-	h.Reasons = append(h.Reasons, diskWarning(n.cfg.Dir, &s, stopped))
+	h.Reasons = append(h.Reasons, diskWarning(n.cfg.Dir, &s, stopped), n.groups.warning(stopped))
 	return h
 }
 
@@ -214,4 +214,74 @@ func diskWarning(dir string, s *cluster.Health, stopped error) HealthCheck {
 			dir, float64(s.Space.Free)/mb, float64(s.Space.Needed)/mb)
 	}
 	return c
+}
+
+const (
+	maxFaultyGroups = 3  // further groups that the check names
+	maxFaultyName   = 40 // characters of each name that it shows
+)
+
+// warning finds further groups that this member cannot serve. It only warns: the node serves the others, and a load balancer
+// that sends no traffic to nodes that are not ready would take it from the users of all groups, for the fault of one.
+func (g *nodeGroups) warning(stopped error) HealthCheck {
+	c := HealthCheck{Name: "groups", Warning: true, OK: stopped == nil}
+	if stopped != nil {
+		c.Text = "the node has stopped"
+		return c
+	}
+	running := g.running()
+	var faulty []faultyGroup
+	for _, f := range running {
+		s, h := f.replica.Health()
+		if fault := groupFault(s, &h, uint64(g.node.id), g.node.patience()); fault != "" {
+			faulty = append(faulty, faultyGroup{f.name, f.number, fault})
+		}
+	}
+	c.Text = groupsFault(faulty, len(running))
+	c.OK = c.Text == ""
+	return c
+}
+
+// groupFault finds what keeps a replica of a further group from serving for longer than patience, as the checks of the default group do.
+func groupFault(s *replica.Status, h *replica.Health, self uint64, patience time.Duration) string {
+	for _, c := range []struct {
+		applies bool
+		what    string
+		since   time.Duration
+	}{
+		{true, "has a loop that has not run", h.Idle},
+		{s.Leader == 0, "has no known leader", h.Contact},
+		{true, "has not heard its leader", h.Contact},
+		{s.Leader == self, "has an entry that is not committed", s.Stalled},
+		{true, "has a write to this member's disk under way", s.Stalled},
+		{true, "is behind its leader", h.Behind},
+	} {
+		if c.applies && c.since > patience {
+			return fmt.Sprintf("%s for %v", c.what, c.since.Round(time.Millisecond))
+		}
+	}
+	return ""
+}
+
+// faultyGroup is a further group with what is wrong.
+type faultyGroup struct {
+	name   string
+	number uint32
+	fault  string
+}
+
+// groupsFault describes the groups of those that run in which something is wrong.
+func groupsFault(faulty []faultyGroup, running int) string {
+	if len(faulty) == 0 {
+		return ""
+	}
+	var named []string
+	for _, f := range faulty[:min(len(faulty), maxFaultyGroups)] {
+		named = append(named, fmt.Sprintf("group %.*q (number %d) %s", maxFaultyName, f.name, f.number, f.fault))
+	}
+	if more := len(faulty) - len(named); more > 0 {
+		named = append(named, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("this member cannot serve %d of %d further groups: %s: if it serves the default group, look at them on the other members (Node.Groups, Node.Metrics), and at the log lines with these numbers",
+		len(faulty), running, strings.Join(named, ", "))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // healthChecks are the names in the order of Health.Reasons.
-var healthChecks = []string{"node", "loop", "shutdown", "member", "leader", "caught-up", "progress", "resources", "disk"}
+var healthChecks = []string{"node", "loop", "shutdown", "member", "leader", "caught-up", "progress", "resources", "disk", "groups"}
 
 func TestHealth_Alone(t *testing.T) {
 	n := grouptest.Alone(t)
@@ -21,7 +21,7 @@ func TestHealth_Alone(t *testing.T) {
 	var names []string
 	for _, c := range h.Reasons {
 		names = append(names, c.Name)
-		if !c.OK || c.Text != "" || c.Live != (c.Name == "node" || c.Name == "loop") || c.Warning != (c.Name == "disk") {
+		if !c.OK || c.Text != "" || c.Live != (c.Name == "node" || c.Name == "loop") || c.Warning != (c.Name == "disk" || c.Name == "groups") {
 			t.Errorf("%+v", c)
 		}
 	}

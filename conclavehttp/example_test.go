@@ -43,6 +43,7 @@ func ExampleHealth() {
 	// [+]progress ok
 	// [+]resources ok
 	// [+]disk ok
+	// [+]groups ok
 	// readyz check passed
 }
 

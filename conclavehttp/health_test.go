@@ -31,7 +31,7 @@ func TestHealth(t *testing.T) {
 	n := grouptest.Alone(t)
 	closed := grouptest.Alone(t)
 	grouptest.Must(t, closed.Close(context.Background()))
-	const live, ready = "[+]node ok\n[+]loop ok\n", "[+]shutdown ok\n[+]member ok\n[+]leader ok\n[+]caught-up ok\n[+]progress ok\n[+]resources ok\n[+]disk ok\n"
+	const live, ready = "[+]node ok\n[+]loop ok\n", "[+]shutdown ok\n[+]member ok\n[+]leader ok\n[+]caught-up ok\n[+]progress ok\n[+]resources ok\n[+]disk ok\n[+]groups ok\n"
 	const stopped = "[-]node failed: conclave: run: node is closed\n[-]loop failed: the node has stopped\n"
 	for name, c := range map[string]struct {
 		node   *conclave.Node
