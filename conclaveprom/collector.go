@@ -3,7 +3,8 @@
 //	prometheus.MustRegister(conclaveprom.New(node))
 //
 // No metric has a label for a name of a lock, so their number does not grow with use. The
-// group's members are labels of few metrics, and so are the jobs that Config.MeasuredJobs names. docs/METRICS.md lists all metrics, and explains
+// group's members are labels of few metrics, and so are the jobs that Config.MeasuredJobs names. Further groups have metrics of their own, conclave_group_…, with the
+// label group: the first 64 groups by name, and "other" for the rest together. docs/METRICS.md lists all metrics, and explains
 // the dashboard and the alert rules beside it.
 package conclaveprom
 
@@ -21,17 +22,22 @@ import (
 type Collector struct {
 	node         *conclave.Node
 	descriptions map[string]*prometheus.Desc // by name, without the prefix
+	ofGroups     map[string]*prometheus.Desc // of the further groups, by the name of the same metric of the default group
 	version      string                      // of this module
 }
 
 // New returns a collector for the node. To register several nodes in one registry, give
 // each a label: prometheus.WrapRegistererWith(prometheus.Labels{"node": …}, registry).
-func New(node *conclave.Node) *Collector { return &Collector{node, describe(), conclave.Version()} }
+func New(node *conclave.Node) *Collector {
+	return &Collector{node, describe(), describeFurther(), conclave.Version()}
+}
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range c.descriptions { // order: prometheus sorts
-		to <- d
+	for _, all := range []map[string]*prometheus.Desc{c.descriptions, c.ofGroups} {
+		for _, d := range all { // order: prometheus sorts
+			to <- d
+		}
 	}
 }
 
@@ -39,10 +45,12 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 // not block for the node.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	m, s, h := c.node.Metrics(), c.node.Status(), c.node.Health()
-	out := sink{c.descriptions, to}
+	out := sink{c.descriptions, func(name string, v value, labels []string) { to <- v.metric(c.descriptions[name], labels) }}
 	out.calls(m)
 	out.traffic(m)
-	if c.node.Err() == nil { // what a node that has stopped knew last would hide what the others see
+	runs := c.node.Err() == nil // what a node that has stopped knew last would hide what the others see
+	c.groups(m.Groups, runs, to)
+	if runs {
 		out.raft(m, s)
 		out.state(m)
 		out.members(s)
@@ -52,27 +60,49 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	out.gauge("ready", truth(h.Ready))
 }
 
-// sink passes on metrics.
+// sink passes on the metrics that have a description.
 type sink struct {
 	descriptions map[string]*prometheus.Desc
-	to           chan<- prometheus.Metric
+	put          func(name string, v value, labels []string)
 }
 
-func (k sink) counter(name string, value float64, labels ...string) {
-	k.to <- prometheus.MustNewConstMetric(k.descriptions[name], prometheus.CounterValue, value, labels...)
+// value is the value of a series.
+type value struct {
+	kind      prometheus.ValueType
+	number    float64
+	histogram *conclave.Histogram // nil: it is a number
 }
 
-func (k sink) gauge(name string, value float64, labels ...string) {
-	k.to <- prometheus.MustNewConstMetric(k.descriptions[name], prometheus.GaugeValue, value, labels...)
-}
-
-func (k sink) histogram(name string, h conclave.Histogram, labels ...string) {
+// metric returns a series as the registry takes it.
+func (v value) metric(d *prometheus.Desc, labels []string) prometheus.Metric {
+	h := v.histogram
+	if h == nil {
+		return prometheus.MustNewConstMetric(d, v.kind, v.number, labels...)
+	}
 	buckets, below := make(map[float64]uint64, len(h.Bounds)), uint64(0)
 	for i, bound := range h.Bounds {
 		below += h.Counts[i]
 		buckets[bound] = below
 	}
-	k.to <- prometheus.MustNewConstHistogram(k.descriptions[name], h.Count(), h.Sum, buckets, labels...)
+	return prometheus.MustNewConstHistogram(d, h.Count(), h.Sum, buckets, labels...)
+}
+
+func (k sink) pass(name string, v value, labels []string) {
+	if k.descriptions[name] != nil {
+		k.put(name, v, labels)
+	}
+}
+
+func (k sink) counter(name string, number float64, labels ...string) {
+	k.pass(name, value{kind: prometheus.CounterValue, number: number}, labels)
+}
+
+func (k sink) gauge(name string, number float64, labels ...string) {
+	k.pass(name, value{kind: prometheus.GaugeValue, number: number}, labels)
+}
+
+func (k sink) histogram(name string, h conclave.Histogram, labels ...string) {
+	k.pass(name, value{histogram: &h}, labels)
 }
 
 func (k sink) calls(m conclave.Metrics) {
@@ -112,20 +142,24 @@ func (k sink) traffic(m conclave.Metrics) {
 }
 
 func (k sink) raft(m conclave.Metrics, s conclave.Status) {
-	k.gauge("term", float64(s.Term))
-	k.gauge("commit_index", float64(s.Commit))
-	k.gauge("applied_index", float64(s.Applied))
-	k.gauge("has_leader", truth(s.Leader != 0))
-	k.gauge("leads", truth(s.Leader != 0 && s.Leader == s.ID))
+	k.log(m, s.Term, s.Commit, s.Applied, s.Leader != 0, s.Leader != 0 && s.Leader == s.ID)
 	k.gauge("voter", truth(s.Role == conclave.Voter))
 	k.gauge("redundancy", float64(s.Redundancy))
-	k.gauge("stalled_seconds", m.Stalled.Seconds())
-	k.gauge("voters", float64(m.Voters))
 	k.gauge("feature_level", float64(s.FeatureLevel))
-	k.gauge("group_time_seconds", m.GroupTime.Seconds())
 	k.gauge("disk_bytes", float64(m.DiskBytes))
 	k.gauge("disk_free_bytes", float64(m.DiskFree))
 	k.gauge("disk_needed_bytes", float64(m.DiskNeeded))
+}
+
+func (k sink) log(m conclave.Metrics, term, commit, applied uint64, hasLeader, leads bool) {
+	k.gauge("term", float64(term))
+	k.gauge("commit_index", float64(commit))
+	k.gauge("applied_index", float64(applied))
+	k.gauge("has_leader", truth(hasLeader))
+	k.gauge("leads", truth(leads))
+	k.gauge("stalled_seconds", m.Stalled.Seconds())
+	k.gauge("voters", float64(m.Voters))
+	k.gauge("group_time_seconds", m.GroupTime.Seconds())
 }
 
 func (k sink) state(m conclave.Metrics) {

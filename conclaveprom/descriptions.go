@@ -1,6 +1,10 @@
 package conclaveprom
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // describe returns the descriptions of all metrics, by name.
 func describe() map[string]*prometheus.Desc {
@@ -8,6 +12,30 @@ func describe() map[string]*prometheus.Desc {
 	for _, descriptions := range [][]description{ofCalls(), ofLog(), ofGroup()} {
 		for _, d := range descriptions {
 			all[d.name] = prometheus.NewDesc("conclave_"+d.name, d.help, d.labels, nil)
+		}
+	}
+	return all
+}
+
+// describeFurther returns the descriptions of the metrics of further groups, by the name of the same metric of the default group.
+func describeFurther() map[string]*prometheus.Desc {
+	all := make(map[string]*prometheus.Desc)
+	for _, d := range ofFurther() {
+		all[d.name] = prometheus.NewDesc("conclave_group_"+d.name, d.help, d.labels, nil)
+	}
+	return all
+}
+
+// ofFurther describes the metrics that each further group has, with a label for its name. What a process has once is not in it.
+// They have names of their own: an expression that adds up or compares the series of the default group goes on to do that.
+func ofFurther() (all []description) {
+	once := []string{
+		"write_duration_seconds", "disk_bytes", "disk_free_bytes", "disk_needed_bytes", "log_lines_dropped_total", "node_clients", "build_info", "live", "ready",
+		"feature_level", "voter", "redundancy", "member_alive", "member_lag_entries", "job_last_success_age_seconds", "job_runs_total",
+	}
+	for _, d := range slices.Concat(ofCalls(), ofLog(), ofGroup()) {
+		if !slices.Contains(once, d.name) {
+			all = append(all, description{d.name, d.help, append([]string{"group"}, d.labels...)})
 		}
 	}
 	return all

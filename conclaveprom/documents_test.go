@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +26,12 @@ func document(t *testing.T, name string) string {
 // METRICS lists each metric with its help text and labels.
 func TestDocuments_MetricsListed(t *testing.T) {
 	text := document(t, "METRICS.md")
-	for _, d := range append(append(ofCalls(), ofLog()...), ofGroup()...) {
+	listed := slices.Concat(ofCalls(), ofLog(), ofGroup())
+	for _, d := range ofFurther() {
+		d.name = "group_" + d.name
+		listed = append(listed, d)
+	}
+	for _, d := range listed {
 		labels := ""
 		if len(d.labels) > 0 {
 			labels = "`" + strings.Join(d.labels, "`, `") + "`"
@@ -41,6 +47,9 @@ func TestDocuments_MetricsListed(t *testing.T) {
 // What the dashboard, the rules and the documents name exists.
 func TestDocuments_NameExistingMetrics(t *testing.T) {
 	known := describe()
+	for name, d := range describeFurther() {
+		known["group_"+name] = d
+	}
 	for _, m := range agentMetrics(t) {
 		known[m] = prometheus.NewDesc("conclave_"+m, m, nil, nil)
 	}
