@@ -3,6 +3,8 @@ package conclave
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"io"
 	"iter"
 	"slices"
 
@@ -160,4 +162,20 @@ func (g *nodeGroups) running() (list []runningGroup) {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.number, b.number))
 	})
 	return list
+}
+
+// furtherAdmin is what a member does for a further group.
+type furtherAdmin struct{ *furtherGroup }
+
+var errDefaultGroup = fmt.Errorf("%w: only the default group does that, for all groups", ErrInvalid)
+
+func (a furtherAdmin) status(ctx context.Context) (Status, error)   { return a.node.status(ctx) }
+func (a furtherAdmin) removeMember(context.Context, MemberID) error { return errDefaultGroup }
+func (a furtherAdmin) backUp(context.Context, io.Writer) error      { return errDefaultGroup }
+
+func (a furtherAdmin) transferLeadership(ctx context.Context, to MemberID) error {
+	if err := a.reach(ctx); err != nil {
+		return err
+	}
+	return transfer(ctx, a.replica.Load(), to)
 }

@@ -17,6 +17,8 @@ type HistoryEvent struct {
 	Seq  uint64
 	Time time.Time // when this node noticed the event, by its wall clock
 	Kind HistoryKind
+	// Group is the name of the further group to which it has happened; "": the default group, whose members are those of all.
+	Group string
 	// Member is the new leader (0: none is known), the member whose role or liveness has changed, the
 	// one whose process the session belonged to, or this node.
 	Member MemberID
@@ -28,7 +30,7 @@ type HistoryEvent struct {
 	// Voters is Status.Redundancy, with HistoryRedundancy.
 	Voters int
 	// Count is how many events this one stands for. Ends of sessions and losses of the same
-	// kind and member within a second are one event; Session, Name and Fence are then those of
+	// kind, group and member within a second are one event; Session, Name and Fence are then those of
 	// the first.
 	Count   int
 	Session SessionID // that has ended
@@ -81,9 +83,9 @@ func (k HistoryKind) String() string {
 }
 
 // History returns what this node has noticed since Open, oldest first: the latest 256 events
-// about members, and the latest 256 about sessions and holds, so that neither evicts the other. It
-// begins with the leader at that time. It does not block, and works also after the node has
-// stopped.
+// about members, and the latest 256 about sessions and holds, so that neither evicts the other; and as
+// many of all further groups together. It begins with the leader at that time, and that of a further group with its
+// leader when this process is registered there. It does not block, and works also after the node has stopped.
 //
 // It is this node's view, kept in memory. It has the end of each session of the group, in the
 // order of the log, except of those that were closed gracefully: by Session.Close, Close or
@@ -101,21 +103,36 @@ const maxHistory = 256
 // sessions, and a million holds.
 const merging = time.Second
 
-// history notes what happens. The goroutine that applies the log calls it, so it does not
+// history notes what happens to a group. The goroutine that applies the log calls it, so it does not
 // block, but for the time of a copy.
 type history struct {
+	*historyRings
+	group  string    // "": the default one
+	begun  bool      // guarded by mu
+	leader [2]uint64 // guarded by mu; the latest one in members, and its term
+}
+
+// historyRings has the events of all groups.
+type historyRings struct {
 	mu       sync.Mutex
-	begun    bool        // guarded by mu
 	last     uint64      // guarded by mu; the Seq of the latest event
-	leader   [2]uint64   // guarded by mu; the latest one in members, and its term
 	members  historyRing // guarded by mu
 	sessions historyRing // guarded by mu
+
+	furtherMembers, furtherSessions historyRing // guarded by mu; of the further groups, which must not evict events of the default one
 }
 
 // historyRing holds up to maxHistory events; then the latest replaces the oldest.
 type historyRing struct {
 	events []HistoryEvent
 	oldest int // the place of the oldest once the ring is full, else 0
+}
+
+func newHistory() *history { return &history{historyRings: new(historyRings)} }
+
+// of returns the history of a further group.
+func (h *history) of(group string) *history {
+	return &history{historyRings: h.historyRings, group: group}
 }
 
 // begin starts the history. What came before repeats entries of the log, of any age.
@@ -135,12 +152,12 @@ func (h *history) leaderChanged(leader, term uint64) {
 	}
 	h.mu.Unlock()
 	if !known {
-		h.note(&h.members, HistoryEvent{Kind: HistoryLeader, Member: MemberID(leader), Term: term})
+		h.note(false, HistoryEvent{Kind: HistoryLeader, Member: MemberID(leader), Term: term})
 	}
 }
 
 func (h *history) redundancyChanged(voters int) {
-	h.note(&h.members, HistoryEvent{Kind: HistoryRedundancy, Voters: voters})
+	h.note(false, HistoryEvent{Kind: HistoryRedundancy, Voters: voters})
 }
 
 func (h *history) livenessChanged(p cluster.Peer) {
@@ -148,17 +165,17 @@ func (h *history) livenessChanged(p cluster.Peer) {
 	if p.Alive {
 		kind = HistoryMemberAlive
 	}
-	h.note(&h.members, HistoryEvent{Kind: kind, Member: MemberID(p.ID), MemberName: p.Name})
+	h.note(false, HistoryEvent{Kind: kind, Member: MemberID(p.ID), MemberName: p.Name})
 }
 
-func (h *history) snapshotInstalled() { h.note(&h.members, HistoryEvent{Kind: HistorySnapshot}) }
+func (h *history) snapshotInstalled() { h.note(false, HistoryEvent{Kind: HistorySnapshot}) }
 
 func (h *history) roleChanged(r cluster.RoleEvent) {
 	kinds := map[cluster.RoleKind]HistoryKind{
 		cluster.Joined: HistoryMemberJoined, cluster.Promoted: HistoryMemberPromoted, cluster.Demoted: HistoryMemberDemoted,
 		cluster.Replaced: HistoryMemberReplaced, cluster.Removed: HistoryMemberRemoved,
 	}
-	h.note(&h.members, HistoryEvent{Kind: kinds[r.Kind], Member: MemberID(r.Member.ID), By: MemberID(r.By.ID), MemberName: r.Member.Name, ByName: r.By.Name})
+	h.note(false, HistoryEvent{Kind: kinds[r.Kind], Member: MemberID(r.Member.ID), By: MemberID(r.By.ID), MemberName: r.Member.Name, ByName: r.By.Name})
 }
 
 func (h *history) sessionEnded(e fact.Ended) {
@@ -169,29 +186,43 @@ func (h *history) sessionEnded(e fact.Ended) {
 		fact.Expired: HistorySessionExpired, fact.CheckFailed: HistorySessionCheck, fact.Forced: HistorySessionForced,
 		fact.Superseded: HistorySessionSuperseded, fact.MemberRemoved: HistorySessionRemoved,
 	}
-	h.note(&h.sessions, HistoryEvent{
+	h.note(true, HistoryEvent{
 		Kind: kinds[e.Cause], Member: MemberID(e.Member), Session: SessionID(e.Session), Name: e.Name, Held: e.Held,
 	})
 }
 
 func (h *history) holdLost(node MemberID, name string, fence Fence) {
-	h.note(&h.sessions, HistoryEvent{Kind: HistoryHoldLost, Member: node, Name: name, Fence: fence})
+	h.note(true, HistoryEvent{Kind: HistoryHoldLost, Member: node, Name: name, Fence: fence})
 }
 
-// note adds an event to a ring of h.
-func (h *history) note(ring *historyRing, e HistoryEvent) {
+// note adds an event to the ring of sessions, or of members.
+func (h *history) note(ofSession bool, e HistoryEvent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.begun {
 		return
 	}
-	e.Time, e.Count = time.Now(), 1
-	if ring == &h.sessions && ring.merge(e) {
+	e.Time, e.Count, e.Group = time.Now(), 1, h.group
+	ring := h.ring(ofSession)
+	if ofSession && ring.merge(e) {
 		return
 	}
 	h.last++
 	e.Seq = h.last
 	ring.add(e)
+}
+
+// ring returns the ring of events of the group. h.mu is held.
+func (h *history) ring(ofSession bool) *historyRing {
+	switch {
+	case h.group == "" && ofSession:
+		return &h.sessions
+	case h.group == "":
+		return &h.members
+	case ofSession:
+		return &h.furtherSessions
+	}
+	return &h.furtherMembers
 }
 
 func (r *historyRing) add(e HistoryEvent) {
@@ -203,7 +234,7 @@ func (r *historyRing) add(e HistoryEvent) {
 	r.oldest = (r.oldest + 1) % maxHistory
 }
 
-// merge counts an event with one of the same kind and member of the last second.
+// merge counts an event with one of the same kind, group and member of the last second.
 func (r *historyRing) merge(e HistoryEvent) bool {
 	n := len(r.events)
 	for i := range n {
@@ -211,7 +242,7 @@ func (r *historyRing) merge(e HistoryEvent) bool {
 		if e.Time.Sub(like.Time) > merging {
 			return false
 		}
-		if like.Kind == e.Kind && like.Member == e.Member {
+		if like.Kind == e.Kind && like.Group == e.Group && like.Member == e.Member {
 			like.Count++
 			like.Held += e.Held
 			return true
@@ -220,9 +251,9 @@ func (r *historyRing) merge(e HistoryEvent) bool {
 	return false
 }
 
-func (h *history) events() []HistoryEvent {
+func (h *historyRings) events() []HistoryEvent {
 	h.mu.Lock()
-	all := slices.Concat(h.members.events, h.sessions.events)
+	all := slices.Concat(h.members.events, h.sessions.events, h.furtherMembers.events, h.furtherSessions.events)
 	h.mu.Unlock()
 	slices.SortFunc(all, func(a, b HistoryEvent) int { return cmp.Compare(a.Seq, b.Seq) })
 	return all

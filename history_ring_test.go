@@ -12,7 +12,7 @@ import (
 // Each ring drops its oldest events, and merges none that are a second apart.
 func TestHistory_DropsOldest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var h history
+		h := newHistory()
 		h.sessionEnded(fact.Ended{Cause: fact.Forced, Member: 7}) // before the history begins
 		h.begin(1, 1)
 		for i := range 2*maxHistory + 10 {
@@ -48,7 +48,7 @@ func TestHistory_DropsOldest(t *testing.T) {
 // A member without a leader that campaigns in vain changes its Raft state again and again. That
 // is no other leader, and must not evict what has happened before.
 func TestHistory_SameLeader(t *testing.T) {
-	var h history
+	h := newHistory()
 	h.begin(1, 2)
 	h.leaderChanged(1, 2) // while it began
 	for range maxHistory + 1 {
@@ -62,5 +62,31 @@ func TestHistory_SameLeader(t *testing.T) {
 	}
 	if want := []uint64{1, 2, 0, 2, 0, 3, 1, 3}; !slices.Equal(got, want) {
 		t.Errorf("%v; want %v", got[:min(len(got), 20)], want)
+	}
+}
+
+// Events of further groups evict none of the default group, and none of one group counts one of another.
+func TestHistory_FurtherGroupsEvictNone(t *testing.T) {
+	h := newHistory()
+	a, b := h.of("a"), h.of("b")
+	a.leaderChanged(5, 5) // before its history begins
+	for _, of := range []*history{h, a, b} {
+		of.begin(1, 1)
+		of.sessionEnded(fact.Ended{Cause: fact.Forced, Member: 7})
+	}
+	for term := range uint64(2 * maxHistory) {
+		a.leaderChanged(1, term)
+	}
+	var leaders, ends []string
+	for _, e := range h.events() {
+		switch {
+		case e.Kind == HistorySessionForced && e.Count == 1:
+			ends = append(ends, e.Group)
+		case e.Group != "a":
+			leaders = append(leaders, e.Group)
+		}
+	}
+	if !slices.Equal(ends, []string{"", "a", "b"}) || !slices.Equal(leaders, []string{""}) {
+		t.Errorf("ends %q, leaders %q", ends, leaders)
 	}
 }

@@ -28,7 +28,7 @@ type Node struct {
 	member  *cluster.Member
 	replica *replica.Replica // the member's, of this group
 	events  *events
-	history history
+	history *history
 	state   groupState
 	backups backups // that clients read
 	groups  *nodeGroups
@@ -66,6 +66,7 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 		log:      checked.Logger,
 		events:   newEvents(checked.Events, checked.Logger),
 		Group:    &Group{calls: newCalls(), jobs: survey.NewJobs(checked.MeasuredJobs), isNode: true, dir: checked.Dir},
+		history:  newHistory(),
 		started:  make(chan struct{}),
 		done:     make(chan struct{}),
 		shutdown: newShutdown(),

@@ -3,8 +3,6 @@ package conclave
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,6 +43,7 @@ type furtherGroup struct {
 	client  *client.Client
 	door    furtherDoor
 	state   groupState
+	history *history
 	number  uint32                          // guarded by nodeGroups.mu; 0: none yet
 	replica atomic.Pointer[replica.Replica] // nil: none runs yet
 	ready   chan struct{}                   // closed when this process is registered in the group
@@ -84,10 +83,11 @@ func (g *nodeGroups) close() {
 
 func (g *nodeGroups) newGroup(name string) *furtherGroup {
 	n := g.node
-	f := &furtherGroup{node: n, name: name, ready: make(chan struct{})}
+	f := &furtherGroup{node: n, name: name, history: n.history.of(name), ready: make(chan struct{})}
 	f.ended, f.end = context.WithCancel(context.Background())
 	cfg := n.clientConfig()
 	cfg.Reach = f.reach
+	cfg.HoldLost = func(name string, fence uint64) { n.holdLost(f.history, name, Fence(fence)) }
 	cfg.Checks = slices.DeleteFunc(slices.Clone(cfg.Checks), func(name string) bool { return name != gossipCheck && name != ProcessCheck })
 	f.client = client.New(cfg)
 	f.door.defaults = func() client.Group { return group{n.replica, n.member, n.client, uint64(n.id)} }
@@ -105,27 +105,34 @@ func (g *nodeGroups) newGroup(name string) *furtherGroup {
 // use implements cluster.Config.UseGroup.
 func (g *nodeGroups) use(number uint32) cluster.GroupUse {
 	var used atomic.Pointer[furtherGroup] // set on the replica's loop
-	with := func(do func(*client.Client)) {
+	group := func(do func(*furtherGroup)) {
 		if f := used.Load(); f != nil {
-			do(f.client)
+			do(f)
 		}
 	}
+	with := func(do func(*client.Client)) { group(func(f *furtherGroup) { do(f.client) }) }
 	return cluster.GroupUse{
 		Callbacks: replica.Callbacks{
-			Restored: func(m cluster.Machine) { with(func(c *client.Client) { replaced(c, m) }) },
+			Restored: func(m cluster.Machine) {
+				group(func(f *furtherGroup) {
+					f.history.snapshotInstalled()
+					replaced(f.client, m)
+				})
+			},
 			Changed: func(keys []fact.KeyChange, leaders []fact.LeaderChange) {
 				with(func(c *client.Client) { c.Changed(keys, leaders) })
 			},
 			Recalled:      func(r []fact.Recall) { with(func(c *client.Client) { c.Recalled(r) }) },
 			ShardsChanged: func(s []fact.ShardChange) { with(func(c *client.Client) { c.ShardsChanged(s) }) },
-			Ended:         func(e fact.Ended) { with(func(c *client.Client) { c.SessionEnded(e) }) },
-			LeaderChanged: func(uint64, uint64) {},
-			Woke:          func() { with((*client.Client).Woke) },
-			Ticked: func(m cluster.Machine) {
-				if f := used.Load(); f != nil {
-					f.state.look(m, f.group.jobs)
-				}
+			Ended: func(e fact.Ended) {
+				group(func(f *furtherGroup) {
+					f.history.sessionEnded(e)
+					f.client.SessionEnded(e)
+				})
 			},
+			LeaderChanged: func(leader, term uint64) { group(func(f *furtherGroup) { f.history.leaderChanged(leader, term) }) },
+			Woke:          func() { with((*client.Client).Woke) },
+			Ticked:        func(m cluster.Machine) { group(func(f *furtherGroup) { f.state.look(m, f.group.jobs) }) },
 		},
 		Clients:      g.node.clientHandlers(func() *Group { return g.group(number) }),
 		ListsChanged: func(applied uint64) { with(func(c *client.Client) { c.ListsChanged(applied) }) },
@@ -158,6 +165,9 @@ func (f *furtherGroup) join(r *replica.Replica, used *atomic.Pointer[furtherGrou
 	})
 	for pause := 50 * time.Millisecond; err == nil; pause = min(2*pause, 2*time.Second) {
 		if f.client.Register(f.ended) == nil {
+			_ = r.ReadStale(f.ended, func(cluster.Machine) { // on the loop, as each change of the leader
+				f.history.begin(r.Status().Leader, r.Status().Term)
+			})
 			close(f.ready)
 			return
 		}
@@ -285,20 +295,4 @@ func (g *nodeGroups) unreached(ctx context.Context, err error) error {
 		return &client.Fault{Kind: client.Unavailable, Detail: g.node.member.Unreachable(), Cause: client.ContextError(ctx)}
 	}
 	return err
-}
-
-// furtherAdmin is what a member does for a further group.
-type furtherAdmin struct{ *furtherGroup }
-
-var errDefaultGroup = fmt.Errorf("%w: only the default group does that, for all groups", ErrInvalid)
-
-func (a furtherAdmin) status(ctx context.Context) (Status, error)   { return a.node.status(ctx) }
-func (a furtherAdmin) removeMember(context.Context, MemberID) error { return errDefaultGroup }
-func (a furtherAdmin) backUp(context.Context, io.Writer) error      { return errDefaultGroup }
-
-func (a furtherAdmin) transferLeadership(ctx context.Context, to MemberID) error {
-	if err := a.reach(ctx); err != nil {
-		return err
-	}
-	return transfer(ctx, a.replica.Load(), to)
 }

@@ -91,13 +91,13 @@ func (n *Node) clientConfig() client.Config {
 		Name: n.cfg.Name, TTL: n.cfg.SessionTTL, Checks: n.cfg.SessionChecks, IncarnationTTL: incarnationTTL, Logger: n.log,
 		Patience:   n.cfg.ElectionTimeout,
 		LeaseEnded: func(id wire.ID, why error) { n.events.sessionEnded(SessionID(id), convert(why)) },
-		HoldLost:   n.holdLost,
+		HoldLost:   func(name string, fence uint64) { n.holdLost(n.history, name, Fence(fence)) },
 	}
 }
 
-func (n *Node) holdLost(name string, fence uint64) {
-	n.history.holdLost(n.id, name, Fence(fence))
-	n.events.lockLost(name, Fence(fence))
+func (n *Node) holdLost(of *history, name string, fence Fence) {
+	of.holdLost(n.id, name, fence)
+	n.events.lockLost(name, fence)
 }
 
 // group is the client's door to the group: the replica of this process, and its member.

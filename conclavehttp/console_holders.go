@@ -61,7 +61,7 @@ func (f formerHolder) Exact() bool { return f.Until.Sub(f.Seen) <= 3*refresh }
 
 // endedBy reports whether the end of a session ended the hold. A lock that was shared is held by the others then.
 func (f formerHolder) endedBy(e conclave.HistoryEvent) bool {
-	return f.Shared == 0 && e.Session == f.Holder.Session && e.Session != (conclave.SessionID{}) && e.Kind != conclave.HistoryHoldLost &&
+	return f.Shared == 0 && e.Group == "" && e.Session == f.Holder.Session && e.Session != (conclave.SessionID{}) && e.Kind != conclave.HistoryHoldLost &&
 		!e.Time.Before(f.Seen.Add(-refresh)) && !e.Time.After(f.Until.Add(refresh))
 }
 

@@ -19,7 +19,7 @@ func timeline(history []conclave.HistoryEvent, members memberNames) (shown []hap
 		}
 		return cmp.Or(then, former[id], id.String())
 	}
-	for _, e := range slices.Backward(latest(foldElections(history))) {
+	for _, e := range slices.Backward(latest(foldGroups(history))) {
 		e.Member, e.By = name(e.HistoryEvent.Member, e.MemberName), name(e.HistoryEvent.By, e.ByName)
 		e.Class = classOf(e.HistoryEvent)
 		shown = append(shown, e)
@@ -43,6 +43,19 @@ func formerNames(history []conclave.HistoryEvent) map[conclave.MemberID]string {
 }
 
 const shortElection = time.Second
+
+// foldGroups is foldElections for each group.
+func foldGroups(history []conclave.HistoryEvent) (folded []happening) {
+	of := make(map[string][]conclave.HistoryEvent)
+	for _, e := range history {
+		of[e.Group] = append(of[e.Group], e)
+	}
+	for _, events := range of { // order: sorted below
+		folded = append(folded, foldElections(events)...)
+	}
+	slices.SortFunc(folded, func(a, b happening) int { return cmp.Compare(a.Seq, b.Seq) })
+	return folded
+}
 
 // foldElections drops that there was no leader where the next one followed within a second. That event has for how
 // long.
@@ -76,13 +89,13 @@ func foldElections(history []conclave.HistoryEvent) (folded []happening) {
 	return folded
 }
 
-// latest returns the latest events about members, and the latest about sessions and holds.
+// latest returns the latest events about members, and the latest about sessions and holds; and as many of further groups.
 func latest(events []happening) []happening {
 	var kept []happening
-	shown := make(map[bool]int)
+	shown := make(map[[2]bool]int)
 	for _, e := range slices.Backward(events) {
-		ofSessions := e.Kind >= conclave.HistorySessionExpired
-		if shown[ofSessions]++; shown[ofSessions] <= maxTimeline {
+		of := [2]bool{e.Kind >= conclave.HistorySessionExpired, e.Group != ""}
+		if shown[of]++; shown[of] <= maxTimeline {
 			kept = append(kept, e)
 		}
 	}

@@ -42,6 +42,36 @@ func TestTimeline_FoldsShortElections(t *testing.T) {
 	}
 }
 
+// Elections of one group do not end those of another, and events of further groups push no event of the default group out.
+func TestTimeline_FurtherGroups(t *testing.T) {
+	began := time.Now()
+	var events []conclave.HistoryEvent
+	leader := func(group string, after time.Duration, member conclave.MemberID) {
+		events = append(events, conclave.HistoryEvent{
+			Seq: uint64(len(events) + 1), Time: began.Add(after), Kind: conclave.HistoryLeader, Group: group, Member: member,
+		})
+	}
+	leader("", 0, 1)
+	leader("a", 0, 0)
+	leader("", time.Minute, 2)
+	leader("a", time.Minute, 2)
+	for i := range 2 * maxTimeline {
+		leader("b", time.Hour, conclave.MemberID(i+1))
+	}
+	var shown []uint64
+	for _, h := range timeline(events, nil) {
+		if h.Group == "" {
+			shown = append(shown, h.Seq)
+			if h.Leaderless != 0 {
+				t.Errorf("%+v", h)
+			}
+		}
+	}
+	if all := timeline(events[:4], nil); len(all) != 4 || !slices.Equal(shown, []uint64{3, 1}) {
+		t.Errorf("%d lines of two groups; of the default one %v", len(all), shown)
+	}
+}
+
 // A removed member has its name in the events before its removal too.
 func TestTimeline_NamesFormerMembers(t *testing.T) {
 	events := []conclave.HistoryEvent{

@@ -27,7 +27,7 @@ type Collector struct {
 }
 
 // New returns a collector for the node. To register several nodes in one registry, give
-// each a label: prometheus.WrapRegistererWith(prometheus.Labels{"node": …}, registry).
+// each a label that no metric has: prometheus.WrapRegistererWith(prometheus.Labels{"node": …}, registry).
 func New(node *conclave.Node) *Collector {
 	return &Collector{node, describe(), describeFurther(), conclave.Version()}
 }

@@ -22,6 +22,7 @@ type noticedView struct {
 	Seq        uint64              `json:"seq"`
 	Time       time.Time           `json:"time"` // when the member noticed it
 	Kind       string              `json:"kind"`
+	Group      string              `json:"group,omitempty"` // a further group
 	Member     *conclave.MemberID  `json:"member,omitempty"`
 	MemberName string              `json:"memberName,omitempty"`
 	By         *conclave.MemberID  `json:"by,omitempty"` // that votes in place of member
@@ -93,7 +94,7 @@ func (n eventNames) note(e conclave.HistoryEvent) {
 
 func (n eventNames) event(e conclave.HistoryEvent) noticedView {
 	v := noticedView{
-		Seq: e.Seq, Time: e.Time.UTC(), Kind: e.Kind.String(), MemberName: cmp.Or(e.MemberName, n[e.Member]), ByName: cmp.Or(e.ByName, n[e.By]),
+		Seq: e.Seq, Time: e.Time.UTC(), Kind: e.Kind.String(), Group: e.Group, MemberName: cmp.Or(e.MemberName, n[e.Member]), ByName: cmp.Or(e.ByName, n[e.By]),
 		Term: e.Term, Count: e.Count, Name: e.Name, Held: e.Held,
 	}
 	if e.Member != 0 {

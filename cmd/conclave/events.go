@@ -77,7 +77,11 @@ func (f *follower) print(e noticedView) error {
 	if f.format == "json" {
 		return newEncoder(f.stdout).Encode(e)
 	}
-	_, err := fmt.Fprintf(f.stdout, "%s  %s\n", e.Time.Local().Format("2006-01-02 15:04:05.000"), e.text())
+	group := ""
+	if e.Group != "" {
+		group = fmt.Sprintf("group %s: ", printable(e.Group))
+	}
+	_, err := fmt.Fprintf(f.stdout, "%s  %s%s\n", e.Time.Local().Format("2006-01-02 15:04:05.000"), group, e.text())
 	return err
 }
 

@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -111,5 +112,61 @@ func TestMetrics_FurtherGroupsOfStoppedNode(t *testing.T) {
 	list := n.Metrics().Groups
 	if len(list) != 1 || callsOf(list[0].Calls, conclave.CallWrite) != 1 || callsOf(list[0].Calls, conclave.CallLock) != 1 {
 		t.Errorf("%+v", list)
+	}
+}
+
+// events returns what a node's history has of a further group, oldest first, when that is as ok asks for.
+func events(t *testing.T, n *conclave.Node, group string, ok func([]conclave.HistoryEvent) bool) (list []conclave.HistoryEvent) {
+	t.Helper()
+	ctx := gt.Within(t, 30*time.Second)
+	for {
+		list = slices.DeleteFunc(n.History(), func(e conclave.HistoryEvent) bool { return e.Group != group })
+		if ok(list) {
+			return list
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%+v", list)
+		}
+		gt.Pass(5 * time.Millisecond)
+	}
+}
+
+// What happens in a further group is in the history with its name: its leaders, ends of sessions, and losses of this node. It is not there again after
+// a restart, as the log is read again.
+func TestHistory_OfFurtherGroup(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3)
+	ctx := gt.Within(t, 60*time.Second)
+	tenant := create(t, g.Nodes[0], "tenant")
+	gt.Must(t, tenant.TransferLeadership(ctx, g.ID(0)))
+	gt.Must(t, tenant.TransferLeadership(ctx, g.ID(1)))
+	of := func(kind conclave.HistoryKind, member int) func([]conclave.HistoryEvent) bool {
+		return func(list []conclave.HistoryEvent) bool {
+			return slices.ContainsFunc(list, func(e conclave.HistoryEvent) bool { return e.Kind == kind && e.Member == g.ID(member) })
+		}
+	}
+	events(t, g.Nodes[0], "tenant", of(conclave.HistoryLeader, 1))
+	l := tenant.FencedLock("x")
+	fence := gt.MustLock(t, l)
+	held, err := l.Info(ctx)
+	gt.Must(t, err)
+	gt.Must(t, g.Nodes[2].WithGroup("tenant").CloseSession(ctx, held.Session))
+	list := events(t, g.Nodes[0], "tenant", of(conclave.HistoryHoldLost, 0))
+	if e := list[len(list)-1]; e.Name != "x" || e.Fence != fence {
+		t.Errorf("%+v", e)
+	}
+	events(t, g.Nodes[1], "tenant", of(conclave.HistorySessionForced, 0))
+	for _, e := range g.Nodes[1].History() {
+		if e.Group == "" && e.Kind >= conclave.HistorySessionExpired {
+			t.Errorf("in the default group: %+v", e)
+		}
+	}
+	g.Kill(1)
+	g.Start(1)
+	gt.MustPut(t, g.Nodes[1].WithGroup("tenant").KV(), "k", "v")
+	for _, e := range events(t, g.Nodes[1], "tenant", func(list []conclave.HistoryEvent) bool { return len(list) > 0 }) {
+		if e.Kind >= conclave.HistorySessionExpired {
+			t.Errorf("after a restart: %+v", e)
+		}
 	}
 }
