@@ -118,7 +118,7 @@ type Config struct {
 	// lines are dropped, and their number is logged where they are missing and in Metrics. A
 	// level that is enabled later has lines after a second. Default: no log.
 	Logger *slog.Logger
-	// MeasuredJobs names jobs, 64 at most, that [Node.Metrics] has one by one: how their runs in this process have ended, and how long
+	// MeasuredJobs names jobs of the default group, 64 at most, that [Node.Metrics] has one by one: how their runs in this process have ended, and how long
 	// ago the last success was, in whatever process. So an alert can report that a job has not run. Default: none.
 	MeasuredJobs []string
 	// Events are called when something happens in the node. Default: none.

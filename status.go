@@ -91,8 +91,8 @@ type Member struct {
 	FeatureLevel uint32
 }
 
-// Status is a node's view at one moment. It may be out of date as soon as it is
-// returned.
+// Status is a node's view of the default group at one moment. It may be out of date as soon as it is
+// returned. [Node.Groups] and [Metrics] have the further groups.
 type Status struct {
 	ID      MemberID
 	Name    string

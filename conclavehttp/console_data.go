@@ -78,6 +78,26 @@ func takeSnapshot(node *conclave.Node, now time.Time) *snapshot {
 	return s
 }
 
+// groupRow is a group in the overview.
+type groupRow struct {
+	conclave.GroupMetrics
+	Leader string // "": none is known
+}
+
+// Groups returns the overview of all groups, the default one first; nil: there is no further one.
+func (s *snapshot) Groups() (rows []groupRow) {
+	if len(s.Metrics.Groups) == 0 {
+		return nil
+	}
+	all := []conclave.GroupMetrics{{
+		Name: s.Status.Group, Leader: s.Status.Leader, Term: s.Status.Term, Applied: s.Status.Applied, Metrics: s.Metrics,
+	}}
+	for _, g := range append(all, s.Metrics.Groups...) {
+		rows = append(rows, groupRow{g, s.members.of(g.Leader)})
+	}
+	return rows
+}
+
 // classOf returns how serious an event is.
 func classOf(e conclave.HistoryEvent) string {
 	switch e.Kind {
