@@ -196,10 +196,12 @@ func (g *Groups) noteErased(number, upTo uint32) {
 	g.changed.Set()
 }
 
-// startListed starts what the list has, and what was created in entries that this member is to apply again.
+// startListed starts what the list has, and what was created in entries that this member is to apply again. A group whose log is erased was
+// deleted in such entries. Its log must not begin again: it would forget votes and entries that a member which has not applied the deletion
+// still counts.
 func (g *Groups) startListed(list *fact.Directory) error {
 	for _, r := range list.Groups {
-		if (*g.hosted.Load())[r.Number] == nil {
+		if (*g.hosted.Load())[r.Number] == nil && r.Number > g.erased.Load() {
 			if _, err := g.host(r.Number); err != nil {
 				return err
 			}
@@ -224,16 +226,30 @@ func (g *Groups) startListed(list *fact.Directory) error {
 	return nil
 }
 
-// start starts the replica of a group with that record; nil: the list does not have it yet. A founder begins its log.
-func (g *Groups) start(h *hosted, r *fact.GroupRecord) error {
+// awaitedRecord is the name of the local record of a group whose snapshot is still to come: without it, its log would look erased.
+const awaitedRecord = "awaited"
+
+// begin begins the log of a group that has none, if this member is a founder, and reports whether it is to campaign first.
+func (g *Groups) begin(h *hosted, r *fact.GroupRecord) (first bool, err error) {
+	if !slices.Contains(r.Voters, g.self) && !slices.Contains(r.Standbys, g.self) {
+		h.log.SetLocalNoSync(awaitedRecord, []byte{})
+		return false, nil
+	}
+	state := g.firstState(r)
+	conf := &raftpb.ConfState{Voters: r.Voters, Learners: r.Standbys}
+	if err := h.log.BootstrapWith(conf, state, core.FirstDigest(state)); err != nil {
+		return false, err
+	}
+	return r.Voters[int(r.Number)%len(r.Voters)] == g.self, nil // so that leaders are spread
+}
+
+// start starts the replica of a group with that record; nil: the list does not have it yet.
+func (g *Groups) start(h *hosted, r *fact.GroupRecord) (err error) {
 	first := false
-	if r != nil && !h.log.Bootstrapped() && (slices.Contains(r.Voters, g.self) || slices.Contains(r.Standbys, g.self)) {
-		state := g.firstState(r)
-		conf := &raftpb.ConfState{Voters: r.Voters, Learners: r.Standbys}
-		if err := h.log.BootstrapWith(conf, state, core.FirstDigest(state)); err != nil {
+	if r != nil && !h.log.Bootstrapped() {
+		if first, err = g.begin(h, r); err != nil {
 			return err
 		}
-		first = r.Voters[int(r.Number)%len(r.Voters)] == g.self // so that leaders are spread
 	}
 	if err := h.start(first); err != nil {
 		return err

@@ -1,0 +1,97 @@
+package virtualtime
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// A member erases the log of a deleted group and loses power, with the erasure on its disk and no commit index behind the deletion. Its
+// next process still finds the group in its list. It must not begin the group again: a member that has not applied the deletion yet knows
+// what it has acknowledged there, and would refuse it.
+func TestDeleteGroup_PowerLossBehindErasure(t *testing.T) {
+	inMembershipBubble(t, 3, func(g *membership) {
+		t := g.T
+		const lagging, member, other = 2, 1, 0
+		ctx := grouptest.Within(t, time.Hour)
+		g.tenants(other, "x", "y")
+		g.MustTransfer(g.Nodes[other], other)
+		g.transferIn("x", lagging)
+		grouptest.MustPut(t, g.Nodes[lagging].WithGroup("x").KV(), "k", "v")
+		g.Net.Isolate(lagging)
+		y := g.Nodes[member].WithGroup("y").KV()
+		grouptest.MustPut(t, y, "k", "v")
+		grouptest.Must(t, g.Nodes[member].DeleteGroup(ctx, "x", conclave.Force()))
+		grouptest.MustPut(t, y, "k", "w") // its sync makes the erasure durable
+		g.Crash(member)
+		opened := make(chan error, 1)
+		go func() {
+			n, err := g.Open(member, 10*time.Minute)
+			g.Nodes[member] = n
+			opened <- err
+		}()
+		pass(5 * election)
+		g.Net.Isolate(other)
+		g.Net.Rejoin(lagging)
+		g.Net.Rejoin(member)
+		grouptest.Must(t, <-opened)
+		g.Net.Rejoin(other)
+		g.awaitFollowed()
+		g.wantTenants("y")
+		_, err := g.Nodes[lagging].WithGroup("x").FencedLock("l").TryLock(ctx)
+		grouptest.WantError(t, err, conclave.ErrGroupNotFound)
+	})
+}
+
+// A standby waits for the snapshot of one group when it erases the log of another one, and loses power. Its next process goes on to
+// wait: the missing log is not that of a deleted group.
+func TestDeleteGroup_PowerLossWhileAnotherIsAwaited(t *testing.T) {
+	inMembershipBubble(t, 4, func(g *membership) {
+		t := g.T
+		const standby, leader = 3, 1
+		ctx := grouptest.Within(t, time.Hour)
+		g.tenants(0, "x", "awaited")
+		g.MustTransfer(g.Nodes[0], 0)
+		g.transferIn("x", 0)
+		g.transferIn("awaited", leader)
+		g.Net.Partition(leader, standby)
+		g.Start(standby)
+		grouptest.MustPut(t, g.Nodes[standby].KV(), "k", "v")
+		grouptest.Must(t, g.Nodes[standby].DeleteGroup(ctx, "x", conclave.Force()))
+		grouptest.MustPut(t, g.Nodes[standby].KV(), "k", "w")
+		pass(election) // until a synced write has made the erasure durable
+		if g.hasLog(standby, "awaited") {
+			t.Fatal("the standby has received the snapshot")
+		}
+		g.Crash(standby)
+		g.Net.Heal(leader, standby)
+		g.Restart(standby)
+		g.awaitFollowed()
+		g.wantTenants("awaited")
+	}, grouptest.Newcomers(1))
+}
+
+// hasLog reports whether a member has entries of a group.
+func (g *membership) hasLog(i int, name string) bool {
+	for _, s := range g.Member(i).Groups().Status() {
+		if s.Record.Name == name && s.Status != nil {
+			return s.Status.Applied > 0
+		}
+	}
+	return false
+}
+
+// transferIn has a member lead a further group.
+func (g *membership) transferIn(name string, to int) {
+	g.T.Helper()
+	for ctx := grouptest.Within(g.T, time.Minute); ; {
+		if err := g.Nodes[to].WithGroup(name).TransferLeadership(ctx, g.ID(to)); err == nil {
+			return
+		} else if !errors.Is(err, conclave.ErrInvalid) {
+			g.T.Fatal(err)
+		}
+	}
+}
