@@ -3,9 +3,12 @@
 package crash
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
 )
+
+var long = flag.Bool("long", false, "every operation where otherwise some are left out, as .ci/run does")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -27,13 +27,14 @@ const (
 	late
 )
 
-// powerLoss is the late member's power loss, before the nth operation that changes its
+// powerLoss is a member's power loss, before the nth operation that changes its
 // disk: it is isolated, and the image of its disk is for its next start.
 type powerLoss struct {
-	group *grouptest.Group
-	kept  int // percent of the unsynced data
-	rng   *rand.Rand
-	lost  context.CancelFunc // called at the power loss
+	group  *grouptest.Group
+	member int
+	kept   int // percent of the unsynced data
+	rng    *rand.Rand
+	lost   context.CancelFunc // called at the power loss
 
 	mu    sync.Mutex // guards what follows
 	left  int        // operations until the power loss
@@ -44,6 +45,13 @@ type powerLoss struct {
 
 func (m *powerLoss) String() string { return "power loss" }
 
+// begin has the power loss happen before the nth operation from now on.
+func (m *powerLoss) begin(g *grouptest.Group, disk *memdisk.Disk, n int, lost context.CancelFunc) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.group, m.disk, m.left, m.lost = g, disk, n, lost
+}
+
 func (m *powerLoss) MaybeError(op errorfs.Op) error {
 	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpFileClose {
 		return nil
@@ -52,7 +60,7 @@ func (m *powerLoss) MaybeError(op errorfs.Op) error {
 	defer m.mu.Unlock()
 	if m.left--; m.left == 0 {
 		// Isolated first: a write behind the image must not be acknowledged.
-		m.group.Net.Isolate(late)
+		m.group.Net.Isolate(m.member)
 		m.image = m.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: m.kept, RNG: m.rng})
 		m.at = fmt.Sprintf("%d %s", op.Kind, op.Path)
 		m.lost()
@@ -214,7 +222,7 @@ func (c *lateMember) startUntil(n, kept int) (image *vfs.MemFS, at string) {
 	ctx, lost := context.WithCancel(c.T.Context())
 	defer lost()
 	disk := memdisk.On(c.disk)
-	m := &powerLoss{group: c.Group, kept: kept, rng: c.rng, lost: lost, left: n, disk: disk}
+	m := &powerLoss{group: c.Group, member: late, kept: kept, rng: c.rng, lost: lost, left: n, disk: disk}
 	c.Seams[late].FS = errorfs.Wrap(disk, m)
 	type opened struct {
 		node *conclave.Node
