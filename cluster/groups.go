@@ -179,7 +179,7 @@ func (g *Groups) settle(list *fact.Directory) error {
 		if !list.Dropped(h.number) {
 			continue
 		}
-		if err := raftlog.Erase(g.log, h.number, list.Created); err != nil {
+		if err := raftlog.Erase(h.log, list.Created); err != nil {
 			return err
 		}
 		g.noteErased(h.number, list.Created)

@@ -89,7 +89,7 @@ func TestGroups_AdmitRefusesForgotten(t *testing.T) {
 // The hello reports each log, and which of the missing ones were erased.
 func TestGroups_Durable(t *testing.T) {
 	g := withGroups(t, map[uint32]core.Position{2: {}, 5: {}})
-	if err := raftlog.Erase(g.log, 2, 4); err != nil {
+	if err := raftlog.Erase((*g.hosted.Load())[2].log, 4); err != nil {
 		t.Fatal(err)
 	}
 	again := newGroups(g.groupsConfig)

@@ -37,11 +37,16 @@ func Groups(l *Log) (numbers []uint32, err error) {
 	return numbers, iter.Error()
 }
 
-// Erase removes all that the store has of a further group. Its log must not be used any more. It also records that of
-// the groups up to a number no other log is missing than that of a deleted group. A power loss may undo both.
-func Erase(l *Log, number, upTo uint32) error {
-	prefix := binary.BigEndian.AppendUint32(nil, number)
+// ErrErased: the log has been erased.
+var ErrErased = errors.New("the log has been erased")
+
+// Erase removes all that the store has of a further group. Its log must not be used any more. A stage that still
+// receives a snapshot fails with [ErrErased]. It also records that of the groups up to a number no other log is missing than that of a
+// deleted group. A power loss may undo both.
+func Erase(l *Log, upTo uint32) error {
+	prefix := binary.BigEndian.AppendUint32(nil, uint32(l.group))
 	return l.store.Do(func(*pebble.DB) error {
+		l.written.erased = true
 		return l.journal.write(func(c *commit) error {
 			if err := c.batch.DeleteRange(prefix, prefixEnd(prefix), nil); err != nil {
 				return err

@@ -27,6 +27,9 @@ type Stage struct {
 func (l *Log) Stage() (*Stage, error) {
 	s := &Stage{log: l}
 	err := l.store.Do(func(*pebble.DB) error {
+		if l.written.erased {
+			return ErrErased
+		}
 		l.written.generations++
 		s.generation = l.written.generations
 		return nil
@@ -65,7 +68,12 @@ func (s *Stage) flush() error {
 }
 
 func (s *Stage) batch(fill func(*writer) error) error {
-	return s.log.store.Do(func(*pebble.DB) error { return s.log.commit(fill) })
+	return s.log.store.Do(func(*pebble.DB) error {
+		if s.log.written.erased {
+			return ErrErased
+		}
+		return s.log.commit(fill)
+	})
 }
 
 // Finish writes the remaining pairs and returns the generation for Install.

@@ -11,6 +11,7 @@ type writeState struct {
 	positions   []position // positions[i].index == truncated.index+1+i
 	generation  uint64     // of the installed state
 	generations uint64     // the largest number assigned to a stage
+	erased      bool       // see Erase
 }
 
 // empty reports whether there is neither a log nor a term or vote of a group.
