@@ -32,7 +32,9 @@ type GroupInfo struct {
 //
 // WithGroup does not block, and a handle costs nothing. While the group does not exist its calls return ErrGroupNotFound,
 // with no effect. A handle belongs to the group that it has reached: when that is deleted its calls always return ErrGroupNotFound,
-// also after another group of that name was created. Ask for another handle then.
+// also after another group of that name was created. Ask for another handle then. All handles that a node returns for a name are of the
+// group that it has reached last, until it has applied the deletion: after ErrGroupNotFound of a group that exists, CreateGroup returns a
+// handle to that.
 func (n *Node) WithGroup(name string) *Group {
 	if name == n.cfg.Group {
 		return n.Group

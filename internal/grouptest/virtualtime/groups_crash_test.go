@@ -74,6 +74,34 @@ func TestDeleteGroup_PowerLossWhileAnotherIsAwaited(t *testing.T) {
 	}, grouptest.Newcomers(1))
 }
 
+// A group is deleted, and another one of its name created, while a member is partitioned. Until that has applied the deletion, its handles
+// are of the former group. CreateGroup returns one to the new group at once, and so does WithGroup from then on.
+func TestCreateGroup_MemberLagsBehindDeletion(t *testing.T) {
+	inMembershipBubble(t, 3, func(g *membership) {
+		t := g.T
+		const lagging, member = 2, 1
+		ctx := grouptest.Within(t, time.Hour)
+		g.MustTransfer(g.Nodes[0], 0)
+		g.tenants(member, "x")
+		g.transferIn("x", 0)
+		last := grouptest.MustLock(t, g.Nodes[lagging].WithGroup("x").FencedLock("l"))
+		g.Disconnect(lagging)
+		grouptest.Must(t, g.Nodes[member].DeleteGroup(ctx, "x", conclave.Force()))
+		g.tenants(member, "x")
+		former := g.Nodes[lagging].WithGroup("x")
+		g.Net.Rejoin(lagging)
+		x, err := g.Nodes[lagging].CreateGroup(ctx, "x", conclave.GroupConfig{})
+		grouptest.Must(t, err)
+		if f := grouptest.MustLock(t, x.FencedLock("l")); f <= last {
+			t.Errorf("fence %v after %v", f, last)
+		}
+		_, err = g.Nodes[lagging].WithGroup("x").FencedLock("l").TryLock(ctx)
+		grouptest.WantError(t, err, conclave.ErrLocked)
+		_, err = former.FencedLock("l").TryLock(ctx)
+		grouptest.WantError(t, err, conclave.ErrGroupNotFound)
+	})
+}
+
 // hasLog reports whether a member has entries of a group.
 func (g *membership) hasLog(i int, name string) bool {
 	for _, s := range g.Member(i).Groups().Status() {
