@@ -2,11 +2,16 @@ package virtualtime
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
+	"github.com/conclave-go/conclave/internal/memdisk"
 )
 
 // A member erases the log of a deleted group and loses power, with the erasure on its disk and no commit index behind the deletion. Its
@@ -100,6 +105,45 @@ func TestCreateGroup_MemberLagsBehindDeletion(t *testing.T) {
 		_, err = former.FencedLock("l").TryLock(ctx)
 		grouptest.WantError(t, err, conclave.ErrGroupNotFound)
 	})
+}
+
+// A member starts on a copy of its directory that lacks the latest entries of one further group, and no others. It is refused in all
+// groups, and stops; the other members go on.
+func TestGroups_OlderCopyOfOneLog(t *testing.T) {
+	const member = 2
+	var disk *memdisk.Disk
+	inMembershipBubble(t, 3, func(g *membership) {
+		t := g.T
+		g.MustTransfer(g.Nodes[0], 0)
+		g.tenants(0, "a", "b")
+		g.transferIn("a", 1)
+		kv := g.Nodes[member].WithGroup("a").KV()
+		grouptest.MustPut(t, kv, "k", "old")
+		pass(election) // until the default group is quiet
+		before := g.Nodes[0].Status().Commit
+		older := disk.CrashClone(vfs.CrashCloneCfg{})
+		grouptest.MustPut(t, kv, "k", "new")
+		pass(time.Millisecond) // the leader has the member's acknowledgment
+		if after := g.Nodes[0].Status().Commit; after != before {
+			t.Fatalf("the default group has committed entries up to %d, want %d", after, before)
+		}
+		g.Kill(member)
+		g.Seams[member].FS = older
+		_, err := g.Open(member, time.Minute)
+		grouptest.WantError(t, err, conclave.ErrCorrupt)
+		if err != nil && !strings.Contains(err.Error(), "forgot acknowledged entries") {
+			t.Error(err)
+		}
+		g.wantTenants("a", "b")
+		if e := grouptest.MustGet(t, g.Nodes[0].WithGroup("a").KV(), "k"); string(e.Value) != "new" {
+			t.Errorf("%q", e.Value)
+		}
+	}, grouptest.Edit(func(i int, _ *conclave.Config, s *cluster.Seams) {
+		if i == member {
+			disk = memdisk.On(s.FS.(*vfs.MemFS))
+			s.FS = disk
+		}
+	}))
 }
 
 // hasLog reports whether a member has entries of a group.
