@@ -19,18 +19,31 @@ type driver struct{ *Replica }
 // Write passes a batch to the storage goroutine.
 func (d driver) Write(b core.Batch) {
 	asked := time.Now()
-	d.cfg.Log.Submit(b.Ops(), func(err error) {
-		var machine Machine
-		if err == nil && b.Installs() {
-			machine, err = raftlog.Load(d.cfg.Log, d.cfg.LoadMachine)
-		}
-		if err != nil {
-			d.cfg.Fail(fmt.Errorf("write the log: %w", err))
-			return
-		}
+	stored := func(machine Machine) {
 		d.metrics.Writes.ObserveDuration(time.Since(asked))
 		d.post(event{run: func(c *core.Core) { c.Stored(machine) }})
+	}
+	d.cfg.Log.Submit(b.Ops(), func(err error) {
+		switch {
+		case err != nil:
+			d.cfg.Fail(fmt.Errorf("write the log: %w", err))
+		case b.Installs():
+			d.post(event{run: func(*core.Core) { d.cfg.Routine("load", func() { d.loadInstalled(stored) }) }})
+		default:
+			stored(nil)
+		}
 	})
+}
+
+// loadInstalled loads the machine of a snapshot that is installed. The storage goroutine goes on meanwhile, with the writes of other groups:
+// this one writes nothing before its batch is reported as stored.
+func (d driver) loadInstalled(stored func(Machine)) {
+	machine, err := raftlog.Load(d.cfg.Log, d.cfg.LoadMachine)
+	if err != nil {
+		d.cfg.Fail(fmt.Errorf("load the installed snapshot: %w", err))
+		return
+	}
+	stored(machine)
 }
 
 func (d driver) Send(message *raftpb.Message) {

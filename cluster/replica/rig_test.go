@@ -56,6 +56,12 @@ var errClosed = errors.New("closed")
 
 func start(t *testing.T, cfg Config) *rig {
 	t.Helper()
+	return startWith(t, cfg, self)
+}
+
+// startWith is start with other voters, if there are any.
+func startWith(t *testing.T, cfg Config, voters ...uint64) *rig {
+	t.Helper()
 	store, err := storage.Open(storage.Options{Logger: cfg.Logger})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +72,7 @@ func start(t *testing.T, cfg Config) *rig {
 		t.Fatal(err)
 	}
 	state := machine.FirstState(wire.FeatureLevel)
-	if err := cfg.Log.BootstrapWith(&raftpb.ConfState{Voters: []uint64{self}}, state, core.FirstDigest(state)); err != nil {
+	if err := cfg.Log.BootstrapWith(&raftpb.ConfState{Voters: voters}, state, core.FirstDigest(state)); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Lifetime, g.end = context.WithCancelCause(context.Background())
@@ -75,7 +81,7 @@ func start(t *testing.T, cfg Config) *rig {
 	cfg.Stopped = func() error { return errors.Join(ErrStopped, context.Cause(cfg.Lifetime)) }
 	cfg.Routine = func(_ string, run func()) { g.routines.Go(run) }
 	g.Replica = New(cfg)
-	if _, err := g.Load(true); err != nil {
+	if _, err := g.Load(len(voters) == 1); err != nil {
 		t.Fatal(err)
 	}
 	g.Start(idle{}, idle{})
