@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,6 +71,9 @@ func Restore(ctx context.Context, o Offline, from io.Reader) error {
 		return failed
 	case err != nil:
 		return fmt.Errorf("load the backup: %w", err)
+	}
+	if err := r.Next(); err != io.EOF {
+		return cmp.Or(err, backup.Damaged("further groups")) // until they are restored as well
 	}
 	p := planting{ctx: ctx, offline: o, record: seedIdentity(h.GetGroup())}
 	return o.with(storage.Fill, func(store *storage.Store, log *raftlog.Log) error {

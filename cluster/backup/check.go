@@ -10,7 +10,7 @@ import (
 type Copied struct {
 	Begun     bool // something was written, or may have been
 	Whole     bool // all of the backup was written
-	Confirmed bool // with Whole: a quorum has confirmed its state
+	Confirmed bool // with Whole: of each group a quorum has confirmed its state
 }
 
 // Copy writes a backup that another process sends, and checks on the way that it is
@@ -20,13 +20,15 @@ type Copied struct {
 func Copy(to io.Writer, from io.Reader) (c Copied, err error) {
 	t := &tee{from: from, to: to}
 	r, err := Open(t)
+	c.Confirmed = true
 	for err == nil {
-		_, err = r.next()
+		if _, err = r.next(); err == io.EOF {
+			c.Confirmed = c.Confirmed && r.Header.GetConfirmed()
+			err = r.Next()
+		}
 	}
-	c.Begun = t.begun
-	if r != nil {
-		c.Whole, c.Confirmed = r.whole, r.Header.GetConfirmed()
-	}
+	c.Begun, c.Whole = t.begun, r != nil && r.whole && t.failed == nil
+	c.Confirmed = c.Confirmed && c.Whole
 	switch {
 	case t.failed != nil:
 		return c, fmt.Errorf("write the backup: %w", t.failed)

@@ -1,4 +1,4 @@
-// Package backup is the format of backups: a state of the group as a stream that is checked when it is read.
+// Package backup is the format of backups: the state of one group, or of several, as a stream that is checked when it is read.
 //
 // It is a seam, not an API: only packages cluster and conclave use it.
 package backup
@@ -20,7 +20,7 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// The format of a backup: a prelude, which every version has, and records.
+// A backup has a document for each group whose state it has: a prelude, which every version has, and records.
 //
 //	prelude   magic, version (4 bytes), CRC-32C of both
 //	record    kind (1 byte), length (4), body, CRC-32C of kind, length and body
@@ -29,6 +29,9 @@ import (
 // in key order, and a BackupEnd, behind which nothing follows. Its checksum covers all
 // before it, so a record that is missing, repeated or of another backup is detected as
 // well. Numbers are big-endian.
+//
+// Behind the document of the default group, if its header says so, are those of further groups, in the order of their numbers, and
+// a record with the BackupTrailer: see Series.
 const (
 	backupMagic   = "conclave backup\n"
 	backupPrelude = len(backupMagic) + 4 + 4
@@ -36,6 +39,7 @@ const (
 	headerRecord = 'h'
 	chunkRecord  = 'c'
 	endRecord    = 'e'
+	trailer      = 't' // no prelude begins with it
 
 	recordPrefix = 1 + 4
 	maxRecord    = 8 << 20 // bytes of a body: several times what a page and a pair can have
@@ -44,18 +48,27 @@ const (
 
 func crc(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// Writer writes the records of a backup.
+// Writer writes the records of a document.
 type Writer struct {
-	to    io.Writer
-	sum   hash.Hash
-	pairs uint64
-	buf   []byte
+	to       io.Writer
+	sum      hash.Hash
+	pairs    uint64
+	buf      []byte
+	checksum []byte // of the document, once it is whole
 }
 
-// NewWriter writes the beginning of a backup.
+// versionOf returns the version of a document: that of the first builds, if they can restore it.
+func versionOf(h *wire.BackupHeader) uint32 {
+	if h.GetSeries() || h.GetFurther() != 0 {
+		return wire.BackupVersion
+	}
+	return wire.BackupBase
+}
+
+// NewWriter writes the beginning of a document.
 func NewWriter(to io.Writer, h *wire.BackupHeader) (*Writer, error) {
 	w := &Writer{to: to, sum: sha256.New()}
-	w.buf = binary.BigEndian.AppendUint32([]byte(backupMagic), wire.BackupVersion)
+	w.buf = binary.BigEndian.AppendUint32([]byte(backupMagic), versionOf(h))
 	w.buf = binary.BigEndian.AppendUint32(w.buf, crc(w.buf))
 	if err := w.flush(); err != nil {
 		return nil, err
@@ -73,9 +86,10 @@ func (w *Writer) Add(pairs []wire.Change) error {
 	return w.record(chunkRecord, c)
 }
 
-// End writes the end of a backup, without which it is not whole.
+// End writes the end of a document, without which it is not whole.
 func (w *Writer) End() error {
-	return w.record(endRecord, &wire.BackupEnd{Pairs: w.pairs, Checksum: w.sum.Sum(nil)})
+	w.checksum = w.sum.Sum(nil)
+	return w.record(endRecord, &wire.BackupEnd{Pairs: w.pairs, Checksum: w.checksum})
 }
 
 func (w *Writer) record(kind byte, m proto.Message) (err error) {
@@ -104,14 +118,19 @@ func (w *Writer) flush() error {
 	return nil
 }
 
-// Reader reads a backup and checks it on the way.
+// Reader reads a backup, one document after another, and checks it on the way.
 type Reader struct {
-	from    io.Reader
-	sum     hash.Hash
-	pairs   uint64
-	lastKey []byte
-	Header  *wire.BackupHeader // what it is a backup of
-	whole   bool               // the end record was read, and matches
+	from   io.Reader
+	Header *wire.BackupHeader // of the present document
+	first  *wire.BackupHeader
+	series *Series // of the documents that are read
+	whole  bool    // the end of the backup was read, and matches
+
+	// Of the present document.
+	sum      hash.Hash
+	pairs    uint64
+	lastKey  []byte
+	checksum []byte // nil: its end was not read yet
 }
 
 // Damaged returns an error that wraps storage.ErrCorrupt.
@@ -121,35 +140,50 @@ func Damaged(format string, args ...any) error {
 
 // Open reads the beginning of a backup.
 func Open(from io.Reader) (*Reader, error) {
-	r := &Reader{from: from, sum: sha256.New(), Header: new(wire.BackupHeader)}
-	prelude := make([]byte, backupPrelude)
-	n, err := io.ReadFull(from, prelude)
-	if !bytes.Equal(prelude[:min(n, len(backupMagic))], []byte(backupMagic)[:min(n, len(backupMagic))]) {
-		return nil, Damaged("it does not begin as a backup does: is it the right file?")
+	r := &Reader{from: from, series: NewSeries()}
+	if err := r.begin(nil); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// begin reads the beginning of a document, of which the first bytes are read.
+func (r *Reader) begin(read []byte) error {
+	prelude := append(make([]byte, 0, backupPrelude), read...)[:backupPrelude]
+	n, err := io.ReadFull(r.from, prelude[len(read):])
+	n = min(len(read)+n, len(backupMagic))
+	if !bytes.Equal(prelude[:n], []byte(backupMagic)[:n]) {
+		return Damaged("it does not begin as a backup does: is it the right file?")
 	}
 	if err != nil {
-		return nil, truncated(err)
+		return truncated(err)
 	}
 	covered := prelude[:backupPrelude-4]
 	if binary.BigEndian.Uint32(prelude[len(covered):]) != crc(covered) {
-		return nil, Damaged("its first bytes do not match their checksum")
+		return Damaged("its first bytes do not match their checksum")
 	}
-	switch version := binary.BigEndian.Uint32(prelude[len(backupMagic):]); {
+	version := binary.BigEndian.Uint32(prelude[len(backupMagic):])
+	switch {
 	case version > wire.BackupVersion:
-		return nil, fmt.Errorf("%w: backup of version %d, want at most %d", storage.ErrNewer, version, wire.BackupVersion)
+		return fmt.Errorf("%w: backup of version %d, want at most %d", storage.ErrNewer, version, wire.BackupVersion)
 	case version == 0:
-		return nil, Damaged("version 0")
+		return Damaged("version 0")
 	}
+	r.sum, r.pairs, r.lastKey, r.checksum = sha256.New(), 0, nil, nil
 	r.sum.Write(prelude)
-	kind, body, err := r.record()
+	kind, body, err := r.record(nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if kind != headerRecord {
-		return nil, Damaged("no header, but a record of kind %q", kind)
+		return Damaged("no header, but a record of kind %q", kind)
 	}
 	r.sum.Write(body)
-	return r, r.decode(body, r.Header)
+	h := new(wire.BackupHeader)
+	if err := r.decode(body, h); err != nil {
+		return err
+	}
+	return r.take(version, h)
 }
 
 // truncated turns the end of the input into damage, and leaves other errors as they are.
@@ -160,11 +194,13 @@ func truncated(err error) error {
 	return fmt.Errorf("read the backup: %w", err)
 }
 
-// record reads a record whole, and returns its kind with all of its bytes.
-func (r *Reader) record() (kind byte, record []byte, err error) {
-	prefix := make([]byte, recordPrefix)
-	if _, err := io.ReadFull(r.from, prefix); err != nil {
-		return 0, nil, truncated(err)
+// record reads a record whole, of which the prefix is read or nothing, and returns its kind with all of its bytes.
+func (r *Reader) record(prefix []byte) (kind byte, record []byte, err error) {
+	if prefix == nil {
+		prefix = make([]byte, recordPrefix)
+		if _, err := io.ReadFull(r.from, prefix); err != nil {
+			return 0, nil, truncated(err)
+		}
 	}
 	size, most := binary.BigEndian.Uint32(prefix[1:]), uint32(maxRecord)
 	if prefix[0] != chunkRecord {
@@ -191,10 +227,13 @@ func (r *Reader) decode(record []byte, m proto.Message) error {
 	return nil
 }
 
-// next returns the pairs of the next chunk, or io.EOF behind the end record of a backup
+// next returns the pairs of the next chunk, or io.EOF behind the end record of a document
 // that is whole. It allocates the record and nothing for each pair.
 func (r *Reader) next() (wire.Pairs, error) {
-	kind, record, err := r.record()
+	if r.checksum != nil {
+		return nil, io.EOF
+	}
+	kind, record, err := r.record(nil)
 	switch {
 	case err != nil:
 		return nil, err
@@ -218,28 +257,23 @@ func (r *Reader) next() (wire.Pairs, error) {
 	return chunk.Pairs, nil
 }
 
-// finish checks the end record, and returns io.EOF if the backup is whole.
+// finish checks the end record, and returns io.EOF if the document is whole.
 func (r *Reader) finish(record []byte) error {
 	end := new(wire.BackupEnd)
 	if err := r.decode(record, end); err != nil {
 		return err
 	}
-	if end.GetPairs() != r.pairs || !bytes.Equal(end.GetChecksum(), r.sum.Sum(nil)) {
+	checksum := r.sum.Sum(nil)
+	if end.GetPairs() != r.pairs || !bytes.Equal(end.GetChecksum(), checksum) {
 		return Damaged("it does not match its checksum, with %d pairs of %d", r.pairs, end.GetPairs())
 	}
-	r.whole = true
-	switch n, err := io.ReadFull(r.from, make([]byte, 1)); {
-	case n > 0:
-		r.whole = false
-		return Damaged("something follows its end")
-	case err != io.EOF:
-		return truncated(err)
-	}
+	r.checksum = checksum
+	r.series.add(checksum)
 	return io.EOF
 }
 
-// All iterates over the pairs. If it ends early, or the backup is not whole, failed is
-// set. more is asked before each chunk.
+// All iterates over the pairs of the document. If it ends early, or the document is not whole, failed is
+// set. more is asked before each chunk. Whether the backup is whole Next reports.
 func (r *Reader) All(more func() error, failed *error) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for {

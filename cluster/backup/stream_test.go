@@ -17,8 +17,14 @@ import (
 // writtenBackup returns a backup of n pairs, in chunks of 3.
 func writtenBackup(t testing.TB, n int) []byte {
 	t.Helper()
+	return writtenDocument(t, NewSeries(), &wire.BackupHeader{Group: "group", Cluster: make([]byte, 16), Member: 1, Index: 7, Term: 2}, n)
+}
+
+// writtenDocument returns a document of n pairs, in chunks of 3.
+func writtenDocument(t testing.TB, s *Series, h *wire.BackupHeader, n int) []byte {
+	t.Helper()
 	var b bytes.Buffer
-	w, err := NewWriter(&b, &wire.BackupHeader{Group: "group", Cluster: make([]byte, 16), Member: 1, Index: 7, Term: 2})
+	w, err := NewWriter(&b, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,21 +41,27 @@ func writtenBackup(t testing.TB, n int) []byte {
 	if err := w.End(); err != nil {
 		t.Fatal(err)
 	}
+	s.Add(w)
 	return b.Bytes()
 }
 
-// readBackup reads a whole backup.
+// readBackup reads a whole backup. The keys of further groups begin with their names.
 func readBackup(from io.Reader) (map[string]string, error) {
 	r, err := Open(from)
-	if err != nil {
-		return nil, err
-	}
 	pairs := make(map[string]string)
-	var failed error
-	for key, value := range r.All(func() error { return nil }, &failed) {
-		pairs[string(key)] = string(value)
+	for err == nil {
+		var failed error
+		for key, value := range r.All(func() error { return nil }, &failed) {
+			pairs[r.Header.GetName()+string(key)] = string(value)
+		}
+		if err = failed; err == nil {
+			err = r.Next()
+		}
 	}
-	return pairs, failed
+	if err == io.EOF {
+		err = nil
+	}
+	return pairs, err
 }
 
 func TestBackup_WhatWasWrittenIsRead(t *testing.T) {
@@ -160,6 +172,8 @@ func FuzzBackup(f *testing.F) {
 	for _, n := range []int{0, 2, 7} {
 		f.Add(writtenBackup(f, n))
 	}
+	f.Add(bytes.Join(writtenSeries(f, headers(1, 4)...), nil))
+	f.Add(writtenDocument(f, NewSeries(), headers(3)[1], 2))
 	f.Add([]byte(backupMagic))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		pairs, err := readBackup(bytes.NewReader(data))

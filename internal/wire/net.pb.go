@@ -1451,7 +1451,7 @@ func (x *Peer) GetAcknowledgedIndex() uint64 {
 
 type BackupHeader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"` // the default one, which names the cluster
 	Cluster       []byte                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Member        uint64                 `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"` // whose state it is
 	Index         uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`   // at which the state was taken
@@ -1460,6 +1460,9 @@ type BackupHeader struct {
 	ConfState     []byte                 `protobuf:"bytes,7,opt,name=conf_state,json=confState,proto3" json:"conf_state,omitempty"` // the marshalled raftpb.ConfState
 	FeatureLevel  uint32                 `protobuf:"varint,8,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
 	Confirmed     bool                   `protobuf:"varint,9,opt,name=confirmed,proto3" json:"confirmed,omitempty"` // a quorum confirmed that the state had everything acknowledged before
+	Further       uint32                 `protobuf:"varint,10,opt,name=further,proto3" json:"further,omitempty"`    // number of the further group whose state it is; 0: of the default one
+	Name          string                 `protobuf:"bytes,11,opt,name=name,proto3" json:"name,omitempty"`           // of that further group
+	Series        bool                   `protobuf:"varint,12,opt,name=series,proto3" json:"series,omitempty"`      // further groups' documents follow, and a BackupTrailer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1557,6 +1560,27 @@ func (x *BackupHeader) GetConfirmed() bool {
 	return false
 }
 
+func (x *BackupHeader) GetFurther() uint32 {
+	if x != nil {
+		return x.Further
+	}
+	return 0
+}
+
+func (x *BackupHeader) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackupHeader) GetSeries() bool {
+	if x != nil {
+		return x.Series
+	}
+	return false
+}
+
 type BackupChunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pairs         []*Pair                `protobuf:"bytes,1,rep,name=pairs,proto3" json:"pairs,omitempty"` // in key order
@@ -1647,6 +1671,59 @@ func (x *BackupEnd) GetPairs() uint64 {
 }
 
 func (x *BackupEnd) GetChecksum() []byte {
+	if x != nil {
+		return x.Checksum
+	}
+	return nil
+}
+
+// The end of a backup of several groups.
+type BackupTrailer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Documents     uint64                 `protobuf:"varint,1,opt,name=documents,proto3" json:"documents,omitempty"`
+	Checksum      []byte                 `protobuf:"bytes,2,opt,name=checksum,proto3" json:"checksum,omitempty"` // SHA-256 of the documents' checksums
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupTrailer) Reset() {
+	*x = BackupTrailer{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupTrailer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupTrailer) ProtoMessage() {}
+
+func (x *BackupTrailer) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupTrailer.ProtoReflect.Descriptor instead.
+func (*BackupTrailer) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *BackupTrailer) GetDocuments() uint64 {
+	if x != nil {
+		return x.Documents
+	}
+	return 0
+}
+
+func (x *BackupTrailer) GetChecksum() []byte {
 	if x != nil {
 		return x.Checksum
 	}
@@ -1775,7 +1852,7 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\x04boot\x18\x04 \x01(\x04R\x04boot\x12\x10\n" +
 	"\x03key\x18\x05 \x01(\fR\x03key\x12+\n" +
 	"\x11acknowledged_term\x18\x06 \x01(\x04R\x10acknowledgedTerm\x12-\n" +
-	"\x12acknowledged_index\x18\a \x01(\x04R\x11acknowledgedIndex\"\xfa\x01\n" +
+	"\x12acknowledged_index\x18\a \x01(\x04R\x11acknowledgedIndex\"\xc0\x02\n" +
 	"\fBackupHeader\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\fR\acluster\x12\x16\n" +
@@ -1786,11 +1863,18 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\n" +
 	"conf_state\x18\a \x01(\fR\tconfState\x12#\n" +
 	"\rfeature_level\x18\b \x01(\rR\ffeatureLevel\x12\x1c\n" +
-	"\tconfirmed\x18\t \x01(\bR\tconfirmed\"?\n" +
+	"\tconfirmed\x18\t \x01(\bR\tconfirmed\x12\x18\n" +
+	"\afurther\x18\n" +
+	" \x01(\rR\afurther\x12\x12\n" +
+	"\x04name\x18\v \x01(\tR\x04name\x12\x16\n" +
+	"\x06series\x18\f \x01(\bR\x06series\"?\n" +
 	"\vBackupChunk\x120\n" +
 	"\x05pairs\x18\x01 \x03(\v2\x1a.conclave.internal.v1.PairR\x05pairs\"=\n" +
 	"\tBackupEnd\x12\x14\n" +
 	"\x05pairs\x18\x01 \x01(\x04R\x05pairs\x12\x1a\n" +
+	"\bchecksum\x18\x02 \x01(\fR\bchecksum\"I\n" +
+	"\rBackupTrailer\x12\x1c\n" +
+	"\tdocuments\x18\x01 \x01(\x04R\tdocuments\x12\x1a\n" +
 	"\bchecksum\x18\x02 \x01(\fR\bchecksum*q\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\b\n" +
@@ -1815,7 +1899,7 @@ func file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP() 
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_goTypes = []any{
 	(Kind)(0),              // 0: conclave.internal.v1.Kind
 	(*Hello)(nil),          // 1: conclave.internal.v1.Hello
@@ -1837,6 +1921,7 @@ var file_github_com_conclave_go_conclave_internal_wire_net_proto_goTypes = []any
 	(*BackupHeader)(nil),   // 17: conclave.internal.v1.BackupHeader
 	(*BackupChunk)(nil),    // 18: conclave.internal.v1.BackupChunk
 	(*BackupEnd)(nil),      // 19: conclave.internal.v1.BackupEnd
+	(*BackupTrailer)(nil),  // 20: conclave.internal.v1.BackupTrailer
 }
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_depIdxs = []int32{
 	0,  // 0: conclave.internal.v1.Hello.kind:type_name -> conclave.internal.v1.Kind
@@ -1872,7 +1957,7 @@ func file_github_com_conclave_go_conclave_internal_wire_net_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

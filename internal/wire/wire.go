@@ -19,7 +19,8 @@ const (
 	SnapshotVersion   = 1
 	DivergenceVersion = 1
 	GossipVersion     = 1
-	BackupVersion     = 1
+	BackupVersion     = 2 // with a further group, which builds before do not know
+	BackupBase        = 1 // otherwise
 	ProtocolMin       = 2 // 1: builds before members could join, which apply the same commands differently
 	ProtocolMax       = 2
 )
