@@ -21,16 +21,21 @@ import (
 // the member and the index. It is confidential: it contains the keys with their values,
 // in clear.
 //
+// The backup of the default group has those of all further groups behind it; one that is deleted meanwhile may be left out. Each is the state at an
+// index of its own: it is no single cut through all groups. A change in one group that followed a change in another one may be in
+// the backup without that. The backup of a further group has that group alone.
+//
 // Backup reads the state in pieces, on the caller's goroutine, while the member works on:
 // no call waits for w. It blocks until w has taken everything, ctx is done, or the node
 // stops. Meanwhile the database keeps what it would otherwise discard.
 //
 // Without a quorum Backup still writes what this member has applied, after three election
-// timeouts without a leader, and returns ErrUnavailable: the backup is complete, but may miss what the
+// timeouts without a leader, and as many of further groups, and returns ErrUnavailable: the backup is complete, but may miss what the
 // lost members acknowledged. ErrIncomplete: the backup broke off, and w has a part of it at most,
-// which Restore refuses; the cause is that of w, ctx's, ErrClosed or ErrCorrupt. If w has returned
+// which Restore refuses; the cause is that of w, ctx's, ErrClosed, ErrCorrupt, or that this member
+// has no quorum and has never received the state of a further group. If w has returned
 // an error of this package, only its text is kept, since it would state something else here. With ErrBusy, and
-// with ctx's error or ErrClosed alone, nothing was written.
+// with ErrGroupNotFound, and with ctx's error or ErrClosed alone, nothing was written.
 //
 // A [Client] has the member write it that it is connected to, and checks what it receives: only after nil and after
 // ErrUnavailable w has a backup. ErrIncomplete also if the connection is lost meanwhile, or if ctx is done before
@@ -46,13 +51,19 @@ func (g *Group) Backup(ctx context.Context, w io.Writer) error {
 	return fault("backup", g.dir, err)
 }
 
-func (n *Node) backUp(ctx context.Context, w io.Writer) error { return n.replica.Backup(ctx, w) }
+func (n *Node) backUp(ctx context.Context, w io.Writer) error {
+	return n.member.Groups().Backup(ctx, w)
+}
 
 // Restore makes the directory the seed of a new group, with the state of a backup. The
 // directory must be empty or missing; otherwise, and if the backup is damaged, truncated
 // or of a newer build, Restore changes nothing. It reads r to its end first, and needs as
-// much memory as a member with that state. [Open] with the same [Config.Group] then runs
+// much memory as a member with those states. [Open] with the same [Config.Group] then runs
 // the new group, of one voter, from the directory.
+//
+// A backup of all groups makes a new cluster with all of them, under their names and with the state that the backup has of each. A further group
+// that the backup does not have, since it was being deleted, is not in the new cluster. The backup of a further group alone makes a cluster with one
+// group: the default one has the state, and Config.Group is that of the old cluster. What follows holds for each group.
 //
 // The new group has the keys, the limits that Resize has set, and what jobs retain of their runs; those
 // under way are lost. What ran after the backup was made may run again. It has no session,
@@ -129,12 +140,12 @@ func offlineAt(ctx context.Context, dir string) cluster.Offline {
 			return machine.LoadAt(state, cmp.Or(seams.FeatureLevel, wire.FeatureLevel))
 		},
 		FirstStateOf: machine.FirstStateOf,
-		SeedMachine: func(m cluster.Machine, first fact.MemberRecord, groups bool) (iter.Seq2[[]byte, []byte], error) {
+		SeedMachine: func(m cluster.Machine, in fact.Seeding) (iter.Seq2[[]byte, []byte], error) {
 			count, err := firstCount(time.Now())
 			if err != nil {
 				return nil, err
 			}
-			return m.(*machine.Machine).Seed(count, first, groups)
+			return m.(*machine.Machine).Seed(count, in)
 		},
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -141,3 +143,33 @@ func (g *nodeGroups) numberOf(f *furtherGroup) uint32 {
 
 // noGroup is the fault of a call to a group that does not exist.
 func noGroup() error { return &client.Fault{Kind: client.NoGroup} }
+
+// furtherAdmin is what a member does for a further group.
+type furtherAdmin struct{ *furtherGroup }
+
+var errDefaultGroup = fmt.Errorf("%w: only the default group does that, for all groups", ErrInvalid)
+
+func (a furtherAdmin) status(ctx context.Context) (Status, error)   { return a.node.status(ctx) }
+func (a furtherAdmin) removeMember(context.Context, MemberID) error { return errDefaultGroup }
+
+// backUp needs no registration in the group, for which it must have a quorum.
+func (a furtherAdmin) backUp(ctx context.Context, w io.Writer) error {
+	number := a.node.groups.numberOf(a.furtherGroup)
+	if number == 0 {
+		var err error
+		if number, err = findGroup(ctx, a.node.Group, a.name); err != nil {
+			if client.IsKind(err, client.NoGroup) || client.IsKind(err, client.Closed) {
+				return err
+			}
+			return &replica.IncompleteError{Cause: cmp.Or(contextError(ctx), err)} // ErrUnavailable is that of a backup that is complete
+		}
+	}
+	return a.node.member.Groups().BackupOf(ctx, number, w)
+}
+
+func (a furtherAdmin) transferLeadership(ctx context.Context, to MemberID) error {
+	if err := a.reach(ctx); err != nil {
+		return err
+	}
+	return transfer(ctx, a.replica.Load(), to)
+}

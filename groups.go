@@ -3,8 +3,6 @@ package conclave
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"io"
 	"iter"
 	"slices"
 
@@ -28,7 +26,7 @@ type GroupInfo struct {
 //
 // A name in two groups is two locks. Sessions, fences, indexes, jobs, sets of locks, transactions and searches for deadlocks are
 // of one group, and the methods of the handle concern its group only. The members and the settings are those of
-// the default group: RemoveMember, SetGroupConfig and Backup return ErrInvalid, and [Node.RegisterCheck] registers no checks here.
+// the default group: RemoveMember and SetGroupConfig return ErrInvalid, and [Node.RegisterCheck] registers no checks here.
 //
 // WithGroup does not block, and a handle costs nothing. While the group does not exist its calls return ErrGroupNotFound,
 // with no effect. A handle belongs to the group that it has reached: when that is deleted its calls always return ErrGroupNotFound,
@@ -164,20 +162,4 @@ func (g *nodeGroups) running() (list []runningGroup) {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.number, b.number))
 	})
 	return list
-}
-
-// furtherAdmin is what a member does for a further group.
-type furtherAdmin struct{ *furtherGroup }
-
-var errDefaultGroup = fmt.Errorf("%w: only the default group does that, for all groups", ErrInvalid)
-
-func (a furtherAdmin) status(ctx context.Context) (Status, error)   { return a.node.status(ctx) }
-func (a furtherAdmin) removeMember(context.Context, MemberID) error { return errDefaultGroup }
-func (a furtherAdmin) backUp(context.Context, io.Writer) error      { return errDefaultGroup }
-
-func (a furtherAdmin) transferLeadership(ctx context.Context, to MemberID) error {
-	if err := a.reach(ctx); err != nil {
-		return err
-	}
-	return transfer(ctx, a.replica.Load(), to)
 }

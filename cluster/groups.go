@@ -65,7 +65,7 @@ type groupsConfig struct {
 	firstState func(*fact.GroupRecord) []wire.Change
 	replica    func() replica.Config // without what hosted sets
 	self, boot uint64
-	defaults   group // the replica of the default one
+	defaults   defaultGroup
 	evidence   func() *crash.Evidence
 	roster     *roster.Roster
 	peers      func() replica.Peers

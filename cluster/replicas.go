@@ -103,6 +103,13 @@ type group interface {
 	Read(ctx context.Context, run func(Machine)) error
 }
 
+// defaultGroup is the replica of the default group as the further ones and backups use it.
+type defaultGroup interface {
+	group
+	ReadStale(ctx context.Context, run func(Machine)) error
+	OpenBackup(ctx context.Context, host replica.HostLife) (*replica.Backup, error)
+}
+
 // host is what a replica knows of its member.
 type host struct {
 	*Member

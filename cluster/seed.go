@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +36,8 @@ type Offline struct {
 	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
 	// FirstStateOf returns the state with which a further group begins.
 	FirstStateOf func(*fact.GroupRecord) []wire.Change
-	// SeedMachine returns the state with which a new group begins in place of the machine's, with that member, and
-	// with the further groups or without. The machine is not used afterwards.
-	SeedMachine func(m Machine, first fact.MemberRecord, groups bool) (iter.Seq2[[]byte, []byte], error)
+	// SeedMachine returns the state with which a new group begins in place of the machine's. The machine is not used afterwards.
+	SeedMachine func(m Machine, in fact.Seeding) (iter.Seq2[[]byte, []byte], error)
 }
 
 var (
@@ -50,41 +48,114 @@ var (
 	ErrUnfinished = storage.ErrUnfinished
 )
 
-// Restore makes the directory, which must be empty or missing, the seed of a new group
-// with the state of a backup. It reads the whole backup before it changes anything.
+// Restore makes the directory, which must be empty or missing, the seed of a new cluster with the states of a
+// backup: of all its groups, or of one further group, which becomes the default one. The cluster has the name of the old one. Restore reads the whole backup before it
+// changes anything.
 func Restore(ctx context.Context, o Offline, from io.Reader) error {
 	if err := storage.CheckVacant(o.options(storage.Fill)); err != nil {
 		return err
 	}
-	r, err := backup.Open(from)
+	states, err := o.restored(ctx, from)
 	if err != nil {
 		return err
 	}
-	h := r.Header
-	if h.GetIndex() > core.MaxPosition || h.GetTerm() > core.MaxPosition || h.GetGroup() == "" {
-		return backup.Damaged("index %d and term %d of group %q", h.GetIndex(), h.GetTerm(), h.GetGroup())
-	}
-	var failed error
-	machine, err := o.LoadMachine(r.All(ctx.Err, &failed))
-	switch {
-	case failed != nil:
-		return failed
-	case err != nil:
-		return fmt.Errorf("load the backup: %w", err)
-	}
-	if err := r.Next(); err != io.EOF {
-		return cmp.Or(err, backup.Damaged("further groups")) // until they are restored as well
-	}
-	p := planting{ctx: ctx, offline: o, record: seedIdentity(h.GetGroup())}
+	first := states[0]
+	p := planting{ctx: ctx, offline: o, record: seedIdentity(first.header.GetGroup())}
 	return o.with(storage.Fill, func(store *storage.Store, log *raftlog.Log) error {
-		if err := p.stage(log, machine, raftlog.Applied{Index: h.GetIndex() + 1, Term: h.GetTerm() + 1}, false); err != nil {
-			return err
+		for _, s := range states {
+			of, in := log, fact.Seeding{}
+			if s == first {
+				in = fact.Seeding{Keep: states.has, Default: true}
+			} else if of, err = log.OpenGroup(s.header.GetFurther()); err != nil {
+				return err
+			}
+			if err := p.stage(of, s.machine, raftlog.Applied{Index: s.header.GetIndex() + 1, Term: s.header.GetTerm() + 1}, in); err != nil {
+				return err
+			}
 		}
 		if err := p.plant(); err != nil {
 			return err
 		}
 		return store.Finish()
 	})
+}
+
+// restoredState is the state of a group in a backup.
+type restoredState struct {
+	header  *wire.BackupHeader
+	machine Machine
+}
+
+// restoredStates are those of a backup, that of the default group of the new cluster first.
+type restoredStates []*restoredState
+
+// has reports whether they have that of a further group.
+func (l restoredStates) has(number uint32) bool {
+	for _, s := range l[1:] {
+		if s.header.GetFurther() == number {
+			return true
+		}
+	}
+	return false
+}
+
+// restored reads a backup to its end. A further group that was being deleted has ended.
+func (o Offline) restored(ctx context.Context, from io.Reader) (list restoredStates, err error) {
+	r, err := backup.Open(from)
+	for err == nil {
+		var s *restoredState
+		if s, err = o.restoredState(ctx, r); err != nil {
+			break
+		}
+		if err = list.check(s); err != nil {
+			break
+		}
+		if f := s.machine.Following(); len(list) == 0 || !f.Sealed {
+			list = append(list, s)
+		}
+		err = r.Next()
+	}
+	if err != io.EOF {
+		return nil, err
+	}
+	return list, nil
+}
+
+func (o Offline) restoredState(ctx context.Context, r *backup.Reader) (*restoredState, error) {
+	h := r.Header
+	if h.GetIndex() > core.MaxPosition || h.GetTerm() > core.MaxPosition || h.GetGroup() == "" {
+		return nil, backup.Damaged("index %d and term %d of group %q", h.GetIndex(), h.GetTerm(), h.GetGroup())
+	}
+	var failed error
+	machine, err := o.LoadMachine(r.All(ctx.Err, &failed))
+	switch {
+	case failed != nil:
+		return nil, failed
+	case err != nil && h.GetFurther() != 0:
+		return nil, fmt.Errorf("load the backup: group %q: %w", h.GetName(), err)
+	case err != nil:
+		return nil, fmt.Errorf("load the backup: %w", err)
+	}
+	return &restoredState{h, machine}, nil
+}
+
+// check refuses a document with the state of another group than it says, and one of a group that the default one does not list.
+func (l restoredStates) check(s *restoredState) error {
+	number, name := s.header.GetFurther(), s.header.GetName()
+	var is uint32
+	if f := s.machine.Following(); f != nil {
+		is = f.Group
+	}
+	switch {
+	case is != number:
+		return backup.Damaged("the document of group %d has the state of group %d", number, is)
+	case len(l) == 0:
+		return nil
+	}
+	if r := l[0].machine.Directory().Group(number); r == nil || r.Name != name {
+		return backup.Damaged("the default group does not list group %d, %q", number, name)
+	}
+	return nil
 }
 
 // Recover makes the directory of a member of a lost group the seed of a new one, in one
@@ -102,7 +173,8 @@ func Recover(ctx context.Context, o Offline) error {
 		}
 		p := planting{ctx: ctx, offline: o, record: seedIdentity(record.GetGroup())}
 		groups := machine.Directory().Groups
-		if err := p.stage(log, machine, after(log), true); err != nil {
+		all := func(uint32) bool { return true }
+		if err := p.stage(log, machine, after(log), fact.Seeding{Keep: all}); err != nil {
 			return err
 		}
 		for _, r := range groups {
@@ -219,8 +291,9 @@ type planting struct {
 }
 
 // stage stages the state of a group, whose machine has applied the whole log.
-func (p *planting) stage(log *raftlog.Log, machine Machine, at raftlog.Applied, groups bool) error {
-	state, err := p.offline.SeedMachine(machine, identity.FounderOf(p.record), groups)
+func (p *planting) stage(log *raftlog.Log, machine Machine, at raftlog.Applied, in fact.Seeding) error {
+	in.First = identity.FounderOf(p.record)
+	state, err := p.offline.SeedMachine(machine, in)
 	if err != nil {
 		return err
 	}
@@ -258,7 +331,7 @@ func (p *planting) stageGroup(log *raftlog.Log, r *fact.GroupRecord) error {
 	if err != nil {
 		return err
 	}
-	return p.stage(other, machine, after(other), false)
+	return p.stage(other, machine, after(other), fact.Seeding{})
 }
 
 // groupMachine returns the machine of a further group with the whole log applied.

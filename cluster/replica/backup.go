@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/backup"
-	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -36,7 +35,7 @@ const (
 	confirmElections = 3
 )
 
-// backups writes backups, each on the goroutine of its caller.
+// backups opens backups, each on the goroutine of its caller.
 type backups struct {
 	cfg         *Config
 	status      func() *Status
@@ -44,44 +43,59 @@ type backups struct {
 	checkpoint  func()                                // has the loop write the applied state soon
 }
 
-// write is Replica.Backup.
-func (b *backups) write(ctx context.Context, w io.Writer) error {
-	err := b.backUp(ctx, w)
-	var incomplete *IncompleteError
-	if err == nil || errors.As(err, &incomplete) || errors.Is(err, ErrUnconfirmed) || errors.Is(err, tickets.ErrBusy) {
-		return err
-	}
-	return &IncompleteError{err}
+// errNoState: the group's snapshot is still to come.
+var errNoState = errors.New("this member has not received the group's state yet: ask another member")
+
+// Backup is the state of a replica at one index, of which a document is to be written. It keeps the database from discarding
+// that state until it is closed, or the host ends.
+type Backup struct {
+	Header      *wire.BackupHeader
+	Unconfirmed error // ErrUnconfirmed: no quorum has confirmed that the state is up to date
+	state       *backupView
+	host        HostLife
+	stop        func() bool
 }
 
-// backUp is write with the bare cause, unless it is one of writing.
-func (b *backups) backUp(ctx context.Context, w io.Writer) error {
+// HostLife is the life of the host, which is longer than that of its replica if the group is deleted.
+type HostLife struct {
+	Lifetime context.Context
+	Stopped  func() error // why Lifetime is done
+}
+
+// open is Replica.OpenBackup.
+func (b *backups) open(ctx context.Context, host HostLife) (*Backup, error) {
 	level := b.status().Level // of an earlier state than the backup's
 	index, unconfirmed := b.confirmed(ctx)
 	if unconfirmed != nil && !errors.Is(unconfirmed, ErrUnconfirmed) {
-		return unconfirmed
+		return nil, unconfirmed
 	}
 	if unconfirmed != nil {
 		b.cfg.Logger.Warn("backup without the confirmation of a quorum")
-		index = b.status().Applied
+		s := b.status()
+		if index = s.Applied; b.cfg.Number != 0 && s.Following == nil {
+			return nil, errNoState
+		}
 	}
 	state, err := b.viewFrom(ctx, index)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer state.close()
-	// The disk is closed when no view is open: this one ends with the member, whatever
-	// the caller's writer does.
-	defer context.AfterFunc(b.cfg.Lifetime, state.close)()
 	header, err := b.header(state.view)
 	if err != nil {
-		return err
+		state.close()
+		return nil, err
 	}
 	header.FeatureLevel, header.Confirmed = level, unconfirmed == nil
-	if err := b.writeState(ctx, w, header, state); err != nil {
-		return &IncompleteError{err}
-	}
-	return unconfirmed
+	// The disk is closed when no view is open: this one ends with the host, whatever
+	// the caller's writer does.
+	stop := context.AfterFunc(host.Lifetime, state.close)
+	return &Backup{header, unconfirmed, state, host, stop}, nil
+}
+
+// Close releases the state.
+func (b *Backup) Close() {
+	b.stop()
+	b.state.close()
 }
 
 // confirmed returns an index up to which everything is applied that was acknowledged
@@ -133,35 +147,46 @@ func (b *backups) viewFrom(ctx context.Context, index uint64) (*backupView, erro
 	}
 }
 
-func (b *backups) writeState(ctx context.Context, to io.Writer, header *wire.BackupHeader, state *backupView) error {
-	w, err := backup.NewWriter(to, header)
-	if err != nil {
-		return err
-	}
+// Write writes the document. Every error is an IncompleteError, also one of to that wraps others of this package.
+func (b *Backup) Write(ctx context.Context, to io.Writer) (*backup.Writer, error) {
+	w, err := backup.NewWriter(to, b.Header)
 	var after []byte
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
+	for err == nil {
+		if err = ctx.Err(); err != nil {
+			break
 		}
-		pairs, err := state.page(after)
-		switch {
-		case err != nil:
-			return b.stoppedBy(fmt.Errorf("read the state: %w", err))
-		case len(pairs) == 0:
-			return w.End()
+		var pairs []wire.Change
+		if pairs, err = b.page(after); err != nil {
+			break
 		}
-		if err := w.Add(pairs); err != nil {
-			return err
+		if len(pairs) == 0 {
+			if err = w.End(); err == nil {
+				return w, nil
+			}
+			break
 		}
+		err = w.Add(pairs)
 		after = pairs[len(pairs)-1].Key
 	}
+	return nil, &IncompleteError{err}
+}
+
+func (b *Backup) page(after []byte) ([]wire.Change, error) {
+	pairs, err := b.state.page(after)
+	switch {
+	case err == nil:
+		return pairs, nil
+	case b.host.Lifetime.Err() != nil:
+		return nil, b.host.Stopped()
+	}
+	return nil, fmt.Errorf("read the state: %w", err)
 }
 
 func (b *backups) header(v *raftlog.View) (*wire.BackupHeader, error) {
 	cluster := b.cfg.Cluster()
 	conf, err := proto.Marshal(v.ConfState)
 	return &wire.BackupHeader{
-		Group: b.cfg.Group, Cluster: cluster[:], Member: b.cfg.Member,
+		Group: b.cfg.Group, Cluster: cluster[:], Member: b.cfg.Member, Further: b.cfg.Number,
 		Index: v.Index, Term: v.Term, Digest: v.Digest, ConfState: conf,
 	}, err
 }

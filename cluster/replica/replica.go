@@ -11,7 +11,6 @@ package replica
 import (
 	"context"
 	"errors"
-	"io"
 	"iter"
 	"log/slog"
 	"sync/atomic"
@@ -266,14 +265,13 @@ func (r *Replica) writeLastCheckpoint() {
 	}
 }
 
-// Backup writes the state of this member's machine at one index. It works on the
-// caller's goroutine, from a view of the database, so nothing waits for w: neither the
+// OpenBackup returns the state of this member's machine at one index, as a view of the database. It works on the
+// caller's goroutine, and nothing waits for the document to be written: neither the
 // member nor its shutdown. If a quorum confirms it in time, the state has everything that
-// was acknowledged before the call; otherwise the backup is written nevertheless, and the
-// error is ErrUnconfirmed. ErrBusy: too many reads are pending, and nothing was written. Every
-// other error is an IncompleteError, also one of w that wraps those: w may be a program's own
-// way to write to a group.
-func (r *Replica) Backup(ctx context.Context, w io.Writer) error { return r.backups.write(ctx, w) }
+// was acknowledged before the call. ErrBusy: too many reads are pending. Of a further group the name is still to be set in the header.
+func (r *Replica) OpenBackup(ctx context.Context, host HostLife) (*Backup, error) {
+	return r.backups.open(ctx, host)
+}
 
 // readApplied returns the index up to which everything is applied that was acknowledged before the call.
 func (r *Replica) readApplied(ctx context.Context) (uint64, error) {

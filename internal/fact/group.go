@@ -40,6 +40,14 @@ type GroupRecord struct {
 	Members          []MemberRecord
 }
 
+// Seeding is what the state of a new group depends on, besides that of the old one.
+type Seeding struct {
+	First MemberRecord             // the new group's first member
+	Keep  func(number uint32) bool // of the default group: whether a further group is kept; nil: none is
+	// Default has the state of a further group become that of the default one of a cluster of its own.
+	Default bool
+}
+
 // Following is what a further group has of the default one. It is never changed.
 type Following struct {
 	Group  uint32 // number

@@ -46,14 +46,16 @@ func (g *groups) remove(f *furtherGroup) {
 	g.directory = nil
 }
 
-// seed returns the groups of a new default group. Each kept one has a log in the directory of the new group's first
-// member, and nowhere else: no other member begins it.
-func (g *groups) seed(keep bool) groups {
+// seed returns the groups of a new default group of that epoch. Each kept one has a log in the directory of the new group's first
+// member, and nowhere else: no other member begins it. The epoch is for another recovery, from the directory of a member
+// that has not received the group's state.
+func (g *groups) seed(epoch uint32, keep func(number uint32) bool) groups {
 	seed := newGroups()
 	seed.created, seed.fences = g.created, g.fences
 	for _, f := range g.byNumber { // order: of a map
-		if keep {
+		if keep != nil && keep(f.Number) {
 			kept := *f.GroupRecord
+			kept.Epoch = epoch
 			kept.Voters, kept.Standbys, kept.Members = nil, nil, nil
 			seed.add(&furtherGroup{&kept})
 		}

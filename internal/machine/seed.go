@@ -45,9 +45,9 @@ func FirstState(level uint32) []wire.Change {
 // same number, and so do the lock indexes of keys that were locked before: it is larger
 // than each that the old group gives out, as long as that makes fewer than 2^48 changes in
 // an epoch. Nothing of the state depends on the feature level, so that of the new group is the highest
-// that this build supports. The further groups are kept, or else forgotten. A further group lists the new group's first
-// member, which could not register otherwise. The machine must not be used while the pairs are read.
-func (m *Machine) Seed(count uint64, first fact.MemberRecord, keepGroups bool) (iter.Seq2[[]byte, []byte], error) {
+// that this build supports. A further group lists the new group's first member, which could not register otherwise. The machine
+// must not be used while the pairs are read.
+func (m *Machine) Seed(count uint64, in fact.Seeding) (iter.Seq2[[]byte, []byte], error) {
 	switch {
 	case m.epoch >= maxEpoch:
 		return nil, ErrLastEpoch
@@ -61,11 +61,11 @@ func (m *Machine) Seed(count uint64, first fact.MemberRecord, keepGroups bool) (
 	s.keys.changes = max(m.keys.changes, s.fence())
 	s.keys.lockFloor = max(m.keys.lockFloor, s.fence())
 	s.keys.lockFloorAt = m.keys.lockFloorAt
-	s.groups = m.groups.seed(keepGroups)
-	if f := m.following; f != nil { // the new default group may be at a lower index than the old one was
-		s.following = &following{group: f.group, sealed: f.sealed, voters: []uint64{first.ID}}
-		k := newMember(first.ID)
-		k.follow(groupMember(&first))
+	s.groups = m.groups.seed(s.epoch, in.Keep)
+	if f := m.following; f != nil && !in.Default { // the new default group may be at a lower index than the old one was
+		s.following = &following{group: f.group, sealed: f.sealed, voters: []uint64{in.First.ID}}
+		k := newMember(in.First.ID)
+		k.follow(groupMember(&in.First))
 		s.addMember(k)
 	}
 	m.keys.tree.Ascend(func(e *fact.Entry) bool {

@@ -11,7 +11,7 @@ import (
 // seedOf returns the machine that a new group begins with.
 func seedOf(t *testing.T, m *Machine, count uint64) (*Machine, disk) {
 	t.Helper()
-	pairs, err := m.Seed(count, fact.MemberRecord{}, false)
+	pairs, err := m.Seed(count, fact.Seeding{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,14 +173,14 @@ func TestSeed_Level(t *testing.T) {
 
 func TestSeed_Refused(t *testing.T) {
 	m := New()
-	if _, err := m.Seed(maxFences, fact.MemberRecord{}, false); !errors.Is(err, ErrCount) {
+	if _, err := m.Seed(maxFences, fact.Seeding{}); !errors.Is(err, ErrCount) {
 		t.Error(err)
 	}
 	if s, _ := seedOf(t, m, maxFences-1); s.fence() != 1<<48|(maxFences-1) {
 		t.Errorf("fence %x", s.fence())
 	}
 	m.epoch = maxEpoch
-	if _, err := m.Seed(1, fact.MemberRecord{}, false); !errors.Is(err, ErrLastEpoch) {
+	if _, err := m.Seed(1, fact.Seeding{}); !errors.Is(err, ErrLastEpoch) {
 		t.Error(err)
 	}
 	m.epoch, m.fences = maxEpoch-1, maxFences // exhausted: a new epoch begins again

@@ -24,7 +24,7 @@ func TestSeed_Jobs(t *testing.T) {
 	d.want(wire.Code_OK, d.do(everyCommand("j", s, 1, 10*second), everyCommand("j2", s, 1, 10*second)))
 	d.time = 4 * second
 	d.do(openCommand(makeID("later"), MaxTTL, 0))
-	pairs, err := d.m.Seed(1000, fact.MemberRecord{}, false)
+	pairs, err := d.m.Seed(1000, fact.Seeding{})
 	if err != nil {
 		t.Fatal(err)
 	}

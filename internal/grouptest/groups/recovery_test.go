@@ -1,7 +1,6 @@
 package groups
 
 import (
-	"bytes"
 	"path/filepath"
 	"testing"
 	"time"
@@ -56,25 +55,5 @@ func TestRecover(t *testing.T) {
 	t.Cleanup(func() { gt.Kill(other) })
 	if e := gt.MustGet(t, other.WithGroup("a").KV(), "k"); string(e.Value) != "of a" {
 		t.Errorf("%q", e.Value)
-	}
-}
-
-// A backup has the default group only. What is restored from it has no further group, and one of the same name grants larger fences.
-func TestRestore(t *testing.T) {
-	t.Parallel()
-	g := start(t, 1)
-	a := create(t, g.Nodes[0], "a")
-	last := gt.MustLock(t, a.FencedLock("x"))
-	var backup bytes.Buffer
-	gt.Must(t, g.Nodes[0].Backup(t.Context(), &backup))
-	gt.WantError(t, a.Backup(t.Context(), &backup), conclave.ErrInvalid)
-	g.KillAll()
-	dir := filepath.Join(t.TempDir(), "restored")
-	gt.Must(t, conclave.Restore(t.Context(), dir, &backup))
-	n := alone(t, dir)
-	_, err := n.WithGroup("a").FencedLock("x").TryLock(t.Context())
-	gt.WantError(t, err, conclave.ErrGroupNotFound)
-	if f := gt.MustLock(t, create(t, n, "a").FencedLock("x")); f <= last {
-		t.Errorf("fence %v after %v", f, last)
 	}
 }
