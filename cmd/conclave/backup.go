@@ -21,9 +21,9 @@ const backupCodes = "After exit code 0 FILE has a confirmed backup; after 7 it h
 func (p *program) backupCommand() *cobra.Command {
 	var overwrite bool
 	cmd := &cobra.Command{
-		Use: "backup FILE", Args: exactly("FILE"), Short: "Write a backup of the group to a file; - for standard output",
-		Long: "Write a backup of the group to a file, which exists only once it is complete and durable, or is replaced only then; - writes to standard " +
-			"output. A backup has the keys with their values in clear. " + backupCodes + " Standard output may have a part then, which restore refuses.",
+		Use: "backup FILE", Args: exactly("FILE"), Short: "Write a backup of all groups to a file; - for standard output",
+		Long: "Write a backup of the group, and of all further groups that programs have created, to a file, which exists only once it is complete and " +
+			"durable, or is replaced only then; - writes to standard output. A backup has the keys with their values in clear. " + backupCodes + " Standard output may have a part then, which restore refuses.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.connected(cmd.Context(), func(c groupClient) error {
 				if args[0] == "-" {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/conclave-go/conclave"
 )
 
 func TestKV(t *testing.T) {
@@ -53,6 +55,8 @@ func TestBackup(t *testing.T) {
 	n := member(t, t.TempDir())
 	dir := t.TempDir()
 	must(t, n, "kv", "put", "k", "v")
+	_, err := n.CreateGroup(within(t), "tenant", conclave.GroupConfig{})
+	must0(t, err)
 	must(t, n, "backup", dir+"/b")
 	want(t, conclaveAt(n, "backup", dir+"/b"), 2, "exists")
 	must(t, n, "backup", dir+"/b", "--overwrite")
@@ -63,10 +67,10 @@ func TestBackup(t *testing.T) {
 		t.Errorf("%d bytes", len(raw))
 	}
 	v := decoded[dirView](t, must(t, n, "restore", dir+"/b", "--dir", dir+"/seed", "-o", "json"))
-	if !v.Seed || v.Keys != 1 {
+	if !v.Seed || v.Keys != 1 || len(v.Groups) != 1 || v.Groups[0].Name != "tenant" || v.Groups[0].Fence == "" {
 		t.Errorf("%+v", v)
 	}
-	if out := must(t, n, "verify", dir+"/seed"); !strings.Contains(out, "seed") {
+	if out := must(t, n, "verify", dir+"/seed"); !strings.Contains(out, "seed") || !strings.Contains(out, `"tenant"`) {
 		t.Error(out)
 	}
 	want(t, conclaveAt(n, "restore", dir+"/b", "--dir", dir+"/seed"), 2, "")

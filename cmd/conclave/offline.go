@@ -49,25 +49,51 @@ type dirView struct {
 	Locks        int                 `json:"locks"`
 	Semaphores   int                 `json:"semaphores"`
 	Fence        string              `json:"fence"` // the largest granted; "": none
+	Groups       []dirGroupView      `json:"groups"`
+}
+
+// dirGroupView is a further group.
+type dirGroupView struct {
+	Name       string `json:"name"`
+	Number     uint32 `json:"number"`
+	Applied    uint64 `json:"applied"`
+	Last       uint64 `json:"last"`
+	Keys       int    `json:"keys"`
+	Sessions   int    `json:"sessions"`
+	Locks      int    `json:"locks"`
+	Semaphores int    `json:"semaphores"`
+	Fence      string `json:"fence"` // as in dirView
 }
 
 func dirOf(i conclave.DirInfo) dirView {
 	v := dirView{
 		Dir: i.Dir, Group: i.Group, Cluster: i.Cluster, Member: i.Member, Boots: i.Boots, Seed: i.Seed, Removed: i.Removed, Diverged: i.Diverged,
 		Term: i.Term, Applied: i.Applied, Commit: i.Commit, Last: i.Last, LastTerm: i.LastTerm, Voters: i.Voters, Standbys: i.Standbys,
-		FeatureLevel: i.FeatureLevel, Keys: i.Keys, Sessions: i.Sessions, Locks: i.Locks, Semaphores: i.Semaphores,
+		FeatureLevel: i.FeatureLevel, Keys: i.Keys, Sessions: i.Sessions, Locks: i.Locks, Semaphores: i.Semaphores, Fence: largest(i.Fence),
+		Groups: []dirGroupView{},
 	}
-	if i.Fence != 0 {
-		v.Fence = i.Fence.String()
+	for _, g := range i.Groups {
+		v.Groups = append(v.Groups, dirGroupView{
+			Name: g.Name, Number: g.Number, Applied: g.Applied, Last: g.Last, Keys: g.Keys, Sessions: g.Sessions, Locks: g.Locks,
+			Semaphores: g.Semaphores, Fence: largest(g.Fence),
+		})
 	}
 	return v
+}
+
+// largest is a largest fence as it is printed; "": none was granted.
+func largest(f conclave.Fence) string {
+	if f == 0 {
+		return ""
+	}
+	return f.String()
 }
 
 func (p *program) restoreCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "restore FILE --dir DIR", Args: exactly("FILE"), Short: "Make an empty directory the seed of a new group, from a backup",
-		Long: "Make an empty or missing directory the seed of a new group, with the keys of a backup. Then start an agent on it, without --join, and " +
+		Long: "Make an empty or missing directory the seed of a new group, with the keys of a backup, and with all further groups that it has. Then start an agent on it, without --join, and " +
 			"the other members with --join and empty directories of their own. Stop the old group permanently before.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := os.Open(args[0])
