@@ -71,8 +71,8 @@ func (b *backups) open(ctx context.Context, host HostLife) (*Backup, error) {
 	}
 	if unconfirmed != nil {
 		b.cfg.Logger.Warn("backup without the confirmation of a quorum")
-		s := b.status()
-		if index = s.Applied; b.cfg.Number != 0 && s.Following == nil {
+		index = b.status().Applied
+		if b.cfg.Number != 0 && b.status().Following == nil {
 			return nil, errNoState
 		}
 	}
