@@ -120,7 +120,7 @@ func newAudit(sim *simulation) *audit {
 		leaderOf:     make(map[uint64]wire.ID),
 		state:        make(map[string][]byte),
 	}
-	for _, c := range machine.FirstState(sim.firstLevel) {
+	for _, c := range sim.firstState() {
 		a.state[string(c.Key)] = c.Value
 	}
 	a.jobs, a.shards, a.tasks = newJobAudit(a), newShardAudit(a), &taskAudit{audit: a}
@@ -161,7 +161,7 @@ func (a *audit) sessionEnded(c *wire.Command, id wire.ID) {
 	}
 	closing := c.GetCloseSession()
 	closed := closing != nil && bytes.Equal(closing.Id, id[:])
-	if s.TTL == 0 && !closed && c.GetRemoveMember() == nil {
+	if s.TTL == 0 && !closed && c.GetRemoveMember() == nil && c.GetFollowMembers() == nil {
 		a.sim.fail("session %s has no TTL and ends without a close or a removal", id)
 	}
 	if s.LockDelay == 0 || closed && closing.Graceful {

@@ -111,6 +111,11 @@ func (h *clientHistory) sessionOpened(p *program, c *wire.OpenSession) {
 // member.
 func (h *clientHistory) removalRequested(member int) {
 	h.removals[member] = true
+	if !h.sim.isFurther() {
+		for _, g := range h.sim.further {
+			g.clients.removalRequested(member)
+		}
+	}
 	for id, s := range h.sim.history.sessions { // order: each is recorded
 		if s.program.n == member {
 			session := h.spanOf(id[:])

@@ -19,6 +19,10 @@
 //   - Nemesis: fault_test.go chooses and schedules the faults; network_fault_test.go,
 //     disk_fault_test.go and removal_test.go carry them out; remote_fault_test.go has those
 //     of clients.
+//   - Further groups: groups_test.go, each a simulation beside that of the default group, on the same hosts;
+//     hosted_groups_test.go and following_members_test.go do what a process does with them,
+//     disk_write_test.go writes their logs, group_plan_test.go creates them,
+//     group_fault_test.go has their faults.
 //   - Workload: program_test.go, with sessions (session_test.go, and
 //     session_nottl_test.go for those that outlive processes), handles of locks,
 //     elections and semaphores (handle_test.go), with MaxHold (handle_maxhold_test.go), sets of locks

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"time"
-
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
@@ -18,33 +16,10 @@ type driver struct{ *process }
 func (d driver) Write(b core.Batch) {
 	proc := d.process
 	proc.diskBusy = true
-	proc.after(proc.sim.diskDelay(), func() {
-		var installed core.Machine
-		failed := proc.diskFault.failsNow()
-		err := proc.log.Write(b.Ops())
-		switch {
-		case failed: // as Store.Go: not even a success is reported
-			proc.crash("disk fault")
-			proc.sim.faults.restartLater(proc.simMember)
-			return
-		case err != nil:
-			proc.sim.fail("member %d: write: %v", proc.n, err)
-		}
-		proc.durable.wrote(b)
-		if b.Installs() {
-			if installed, err = proc.load(); err != nil {
-				proc.sim.fail("member %d: load the installed machine: %v", proc.n, err)
-			}
-		}
-		if proc.crashesAt(crashAfterWrite, "after the write") {
-			return
-		}
-		proc.after(proc.sim.between(0, time.Millisecond), func() {
-			proc.diskBusy = false
-			proc.core.Stored(installed)
-			proc.step()
-		})
-	})
+	proc.writes = append(proc.writes, diskWrite{proc, b})
+	if !proc.writing {
+		proc.beginWriting()
+	}
 }
 
 func (d driver) Send(m *raftpb.Message) {

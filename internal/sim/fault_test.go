@@ -102,6 +102,7 @@ func (sim *simulation) scheduleFaults() {
 			return
 		}
 		sim.injectFault()
+		sim.injectGroupFault()
 		sim.scheduleFaults()
 	})
 }
@@ -193,12 +194,17 @@ func (sim *simulation) injectNetworkFault() {
 // restartLater schedules a restart. In some simulations the peers notice the broken
 // connections.
 func (f *faults) restartLater(m *simMember) {
+	if m.of != nil {
+		m.of.sim.faults.restartLater(m.of)
+		return
+	}
 	if f.disconnects {
 		for _, other := range f.sim.members {
 			if other.process != nil {
 				other.process.after(time.Millisecond, func() { other.process.post(func(c *core.Core) { c.PeerDisconnected(m.id()) }) })
 			}
 		}
+		f.sim.disconnectGroups(m)
 		if f.checks {
 			f.sim.reportCrash(m)
 		}
@@ -230,6 +236,7 @@ func (sim *simulation) heal() {
 		m.process.program.mutedUntil = 0
 	}
 	sim.healRemotes()
+	sim.healGroups()
 }
 
 // applyDelay is how long a process blocks while it applies n entries.

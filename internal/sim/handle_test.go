@@ -305,7 +305,7 @@ func (h *handle) trustsHold() bool {
 // trusted reports whether the holder relies on the session: a forced close or a check ends it before the holder learns of it.
 func (s *simSession) trusted() bool {
 	p := s.program
-	return !p.sim.faults.coarseClocks && !s.closing && !p.leaving && len(s.checks) == 0 && !s.lost && !p.terminated && (s.ttl == 0 || p.clock() < s.deadline)
+	return !p.sim.faults.coarseClocks && !s.closing && !p.isLeaving() && len(s.checks) == 0 && !s.lost && !p.terminated && (s.ttl == 0 || p.clock() < s.deadline)
 }
 
 func (h *handle) reenter() {

@@ -55,7 +55,7 @@ func newHistory(sim *simulation) *history {
 		clients:      make(map[wire.ID]bool),
 		delivered:    make(map[wire.ID][]delivered),
 	}
-	for _, c := range machine.FirstState(sim.firstLevel) {
+	for _, c := range sim.firstState() {
 		h.durableState[string(c.Key)] = c.Value
 	}
 	return h
@@ -156,6 +156,7 @@ func (h *history) replay(proc *process, index, term uint64, data []byte, changes
 	h.noteDelivered(index, r)
 	h.audit.entry(index, term, data, r)
 	h.checkGrants()
+	h.sim.noteGroups()
 	if h.onEntry != nil {
 		h.onEntry()
 	}
@@ -164,7 +165,7 @@ func (h *history) replay(proc *process, index, term uint64, data []byte, changes
 // sessionEnded checks that group time has not run ahead of the holder's deadline.
 func (h *history) sessionEnded(e fact.Ended, index uint64) {
 	s := h.sessions[e.Session]
-	if s == nil || s.program.terminated || s.closing || len(s.checks) > 0 || s.program.leaving || s.incarnation != s.program.incarnation {
+	if s == nil || s.program.terminated || s.closing || len(s.checks) > 0 || s.program.isLeaving() || s.incarnation != s.program.incarnation {
 		return // ended by intent: a close, a check, or a replaced process
 	}
 	h.sim.trace("session %s of member %d ends at entry %d", s.id, s.program.n, index)
@@ -264,23 +265,36 @@ func (h *history) checkDigest(proc *process) {
 func (sim *simulation) compareDisks() {
 	for _, m := range sim.remaining() {
 		// What a member has submitted is written before its directory is closed.
-		sim.await(recoveryLimit, "an idle disk", func() bool { return !m.process.diskBusy })
+		sim.await(recoveryLimit, "an idle disk", func() bool {
+			return !slices.ContainsFunc(sim.groups(), func(g *simulation) bool { return g.members[m.n].process.diskBusy })
+		})
 		m.stop()
 		m.start()
-		found := 0
-		err := m.process.log.State(func(key, value []byte) error {
-			found++
-			if want, ok := sim.history.durableState[string(key)]; !ok || string(want) != string(value) {
-				return fmt.Errorf("the disk has %x at %q", value, key)
-			}
-			return nil
-		})
-		if err != nil {
-			sim.fail("member %d: %v", m.n, err)
+		for _, g := range sim.groups() {
+			g.compareDisk(g.members[m.n])
 		}
-		if at := m.process.core.Status().Applied; at != sim.history.last() || found != len(sim.history.durableState) {
-			sim.fail("member %d: %d pairs of entry %d on disk, want %d of %d", m.n, found, at, len(sim.history.durableState), sim.history.last())
+		sim.checkLogs(m.process)
+	}
+}
+
+// compareDisk is compareDisks for the part of a member that has just started in one of the groups.
+func (sim *simulation) compareDisk(m *simMember) {
+	if m.process == nil {
+		sim.fail("member %d does not start its part in the group", m.n)
+	}
+	found := 0
+	err := m.process.log.State(func(key, value []byte) error {
+		found++
+		if want, ok := sim.history.durableState[string(key)]; !ok || string(want) != string(value) {
+			return fmt.Errorf("the disk has %x at %q", value, key)
 		}
+		return nil
+	})
+	if err != nil {
+		sim.fail("member %d: %v", m.n, err)
+	}
+	if at := m.process.core.Status().Applied; at != sim.history.last() || found != len(sim.history.durableState) {
+		sim.fail("member %d: %d pairs of entry %d on disk, want %d of %d", m.n, found, at, len(sim.history.durableState), sim.history.last())
 	}
 }
 

@@ -3,15 +3,12 @@ package sim
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -20,51 +17,51 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// simMember is a member: a disk, and at times a process that uses it.
+// simMember is a member's part in a group. A process has one in each group, all on the same host.
 type simMember struct {
-	sim            *simulation
-	n              int // position in the simulation; its ID is n+1
+	*host
+	of        *simMember // in a further group: the same member in the default one
+	sim       *simulation
+	n         int                      // position in the simulation; its ID is n+1
+	tainted   bool                     // a bit has flipped in its state, see flip_test.go
+	recorded  map[uint64]core.Position // on disk: what others have acknowledged
+	tokens    [][]byte                 // of succession; the last one is the present process's
+	noTTLID   wire.ID                  // the session that outlives the process; zero: none was opened
+	left      []leftSet                // sets that its processes asked for in that
+	leftFence uint64                   // of the last one that a process was granted in it; 0: none
+	leftRuns  []runKey                 // that its processes asked for in that session, and may have left in it
+	process   *process                 // nil: down
+}
+
+// host is what a member has once: a disk, a clock, and its place among the members.
+type host struct {
 	rate           rate
 	disk           *vfs.MemFS
 	diskFault      *diskFault
+	boot           uint64
 	leaveRequested bool       // its removal is requested
 	removed        bool       // it has learned of its removal and stopped
 	destroyed      bool       // it is lost permanently
 	absent         bool       // it has not joined yet
 	endorsers      []endorser // the member that admitted it, behind those of that one
-	tainted        bool       // a bit has flipped in its state, see flip_test.go
-	boot           uint64
-	recorded       map[uint64]core.Position // on disk: what others have acknowledged
-	tokens         [][]byte                 // of succession; the last one is the present process's
-	noTTLID        wire.ID                  // the session that outlives the process; zero: none was opened
-	left           []leftSet                // sets that its processes asked for in that
-	leftFence      uint64                   // of the last one that a process was granted in it; 0: none
-	leftRuns       []runKey                 // that its processes asked for in that session, and may have left in it
-	process        *process                 // nil: down
 }
 
-// process is one run of a member. It drives the core as the loop and the writer do
+// process is one run of a member in a group. It drives the core as the loop and the writer do
 // in production.
 type process struct {
 	*simMember
-	store          *storage.Store
+	*hostProcess
 	log            *raftlog.Log
 	core           *core.Core
 	conf           *raftpb.ConfState // on the disk
-	startedAt      time.Duration
-	clockBase      time.Duration // reading of its clock at clockSetAt
-	clockSetAt     time.Duration
-	pausedUntil    time.Duration
-	diskBusy       bool // a batch is being written
+	diskBusy       bool              // a batch is being written
 	staging        bool
 	fromDisk       bool    // tainted by its disk, unless the digest shows otherwise
 	effectsPending bool    // the core has effects that were not taken yet
-	number         uint64  // boot counter
 	incarnation    wire.ID // the first of this process
 	acknowledged   core.Acknowledged
 	vouched        map[int]uint64       // members for which others have vouched, up to an index
 	delivered      map[wire.Ticket]bool // first outcomes that were delivered to this process
-	crashPoint     crashPoint
 	program        *program
 	remote         *remote // of a client's process, which has neither a core nor a disk; nil: a member's
 	serving        serving
@@ -72,7 +69,22 @@ type process struct {
 	progress       progress
 	checked        core.Position // the end of the log at the last checkChangesBehind
 	feed           feed
-	followed       []followed // changes of sets of shards that the workers have not seen yet
+	hosted         hostedGroups // in the default group: the further ones
+	following      bool         // in a further group: what it follows is being submitted
+	followed       []followed   // changes of sets of shards that the workers have not seen yet
+}
+
+// hostProcess is what a process has once, for all groups.
+type hostProcess struct {
+	store       *storage.Store
+	number      uint64 // boot counter
+	startedAt   time.Duration
+	clockBase   time.Duration // reading of its clock at clockSetAt
+	clockSetAt  time.Duration
+	pausedUntil time.Duration
+	crashPoint  crashPoint
+	writes      []diskWrite // of all groups, that the disk has not begun
+	writing     bool
 }
 
 // crashPoint is a place in the loop at which the process is to crash.
@@ -87,7 +99,10 @@ const (
 )
 
 func newSimMember(sim *simulation, n int) *simMember {
-	return &simMember{sim: sim, n: n, tokens: [][]byte{nil}, recorded: make(map[uint64]core.Position), disk: vfs.NewCrashableMem(), diskFault: new(diskFault)}
+	return &simMember{
+		host: &host{disk: vfs.NewCrashableMem(), diskFault: new(diskFault)},
+		sim:  sim, n: n, tokens: [][]byte{nil}, recorded: make(map[uint64]core.Position),
+	}
 }
 
 // id is the Raft ID.
@@ -115,7 +130,7 @@ func (m *simMember) bootstrap(voters, standbys int) {
 	for i := range standbys {
 		conf.Learners = append(conf.Learners, uint64(voters+i+1))
 	}
-	state := machine.FirstState(m.sim.firstLevel)
+	state := m.sim.firstState()
 	if err := errors.Join(log.BootstrapWith(conf, state, core.FirstDigest(state)), store.Close()); err != nil {
 		m.sim.fail("bootstrap: %v", err)
 	}
@@ -124,7 +139,7 @@ func (m *simMember) bootstrap(voters, standbys int) {
 // firstMachine returns a machine with the state of the new group.
 func (sim *simulation) firstMachine() *machine.Machine {
 	m, err := machine.Load(func(yield func(key, value []byte) bool) {
-		for _, c := range machine.FirstState(sim.firstLevel) {
+		for _, c := range sim.firstState() {
 			if !yield(c.Key, c.Value) {
 				return
 			}
@@ -141,12 +156,23 @@ func (m *simMember) start() {
 	m.boot++
 	token := m.sim.newID()
 	m.tokens = append(m.tokens, token[:])
-	proc := &process{simMember: m, startedAt: m.sim.now, clockSetAt: m.sim.now, vouched: make(map[int]uint64), delivered: make(map[wire.Ticket]bool)}
+	run := &hostProcess{number: m.boot, startedAt: m.sim.now, clockSetAt: m.sim.now}
+	var log *raftlog.Log
+	run.store, log = m.openDisk()
+	m.startReplica(run, log, m.sim.newID(), m.boot == 1 && m.n == 0)
+	if m.process != nil {
+		m.process.openGroups()
+	}
+}
+
+// startReplica starts the process's part in a group. first: it is to campaign at once.
+func (m *simMember) startReplica(run *hostProcess, log *raftlog.Log, incarnation wire.ID, first bool) {
+	proc := &process{
+		simMember: m, hostProcess: run, log: log, incarnation: incarnation,
+		vouched: make(map[int]uint64), delivered: make(map[wire.Ticket]bool),
+	}
 	proc.serving.process = proc
-	proc.store, proc.log = m.openDisk()
 	proc.durable = proc.readDurable()
-	incarnation := m.sim.newID()
-	proc.number, proc.incarnation = m.boot, incarnation
 	for member, p := range m.recorded { // order: each has a row of its own
 		proc.acknowledged.Load(member, p)
 	}
@@ -163,6 +189,7 @@ func (m *simMember) start() {
 		Tick: tick, ElectionTicks: electionTicks,
 		Rand:   rand.New(rand.NewPCG(binary.BigEndian.Uint64(incarnation[:]), 0)),
 		Logger: discardLogger, Keep: m.sim.faults.keepEntries, KeepBytes: 8 << 20, CheckpointEntries: m.sim.faults.checkpointEntries, MaxCalls: 100,
+		MayRemove: proc.mayRemove,
 	})
 	if err != nil {
 		m.sim.fail("member %d: %v", m.n, err)
@@ -171,7 +198,7 @@ func (m *simMember) start() {
 	proc.conf = proc.core.Status().Membership
 	proc.progress = progress{term: proc.core.Status().Term, applied: proc.core.Status().Applied}
 	m.sim.trace("member %d starts, boot %d, applied %d", m.n, m.boot, proc.core.Status().Applied)
-	proc.core.CampaignFirst(m.boot == 1 && m.n == 0)
+	proc.core.CampaignFirst(first)
 	proc.feed.reset(proc.core.Machine())
 	proc.program = newProgram(proc)
 	proc.fromDisk = m.tainted
@@ -192,6 +219,10 @@ func (m *simMember) refuseDirectory(store *storage.Store, why error) {
 
 // crash ends the process. Its unsynced data is lost, or part of it.
 func (m *simMember) crash(why string) {
+	if m.of != nil {
+		m.of.crash(why)
+		return
+	}
 	proc := m.process
 	if proc == nil {
 		return
@@ -199,6 +230,7 @@ func (m *simMember) crash(why string) {
 	m.sim.trace("member %d crashes: %s", m.n, why)
 	m.sim.crashes++
 	m.process = nil
+	m.sim.endReplicas(m.n)
 	old := m.disk
 	m.disk = m.diskAfterCrash(old)
 	m.diskFault = &diskFault{} // the next process has a disk without faults
@@ -213,14 +245,21 @@ func (m *simMember) stop() {
 	m.process = nil
 	proc.program.terminate()
 	proc.serving.ended()
-	// A member waits for the write under way first. Here that is lost.
-	if op, ok := proc.core.LastCheckpoint(); ok && !proc.diskBusy {
-		if err := proc.log.Execute(op); err != nil {
-			m.sim.fail("member %d: write the last checkpoint: %v", m.n, err)
-		}
+	proc.writeLast()
+	for _, further := range m.sim.endReplicas(m.n) {
+		further.writeLast()
 	}
 	if err := proc.store.Close(); err != nil {
 		m.sim.fail("member %d: close the disk: %v", m.n, err)
+	}
+}
+
+// writeLast writes the last checkpoint. A member waits for the write under way first. Here that is lost.
+func (proc *process) writeLast() {
+	if op, ok := proc.core.LastCheckpoint(); ok && !proc.diskBusy {
+		if err := proc.log.Execute(op); err != nil {
+			proc.sim.fail("member %d: write the last checkpoint: %v", proc.n, err)
+		}
 	}
 }
 
@@ -263,10 +302,11 @@ func (proc *process) tick() {
 	proc.core.Tick()
 	proc.serving.renewClients()
 	proc.step()
-	if proc.sim.faults.joins {
-		proc.learnMembership()
+	if proc.of != nil {
+		proc.follow()
+	} else {
+		proc.reach()
 	}
-	proc.connect()
 	proc.checkAdmitted()
 	if proc.process == proc {
 		proc.after(proc.simulatedTime(tick), proc.tick)
@@ -313,79 +353,11 @@ func (proc *process) step() {
 	proc.learnCommit()
 	out.Deliver(driver{proc})
 	proc.serving.deliver()
+	proc.settleLater()
 	if n := proc.core.Status().Applied - before; n > 0 && proc.sim.faults.slowApply && !proc.sim.draining {
 		proc.pausedUntil = max(proc.pausedUntil, proc.sim.now+proc.sim.applyDelay(n))
 	}
 	if proc.crashPoint == crashBeforeWrite && proc.diskBusy {
 		proc.crashesAt(crashBeforeWrite, "before the write")
-	}
-}
-
-// progress is a member's position; none of its parts may decrease in one process.
-type progress struct{ term, applied, commit uint64 }
-
-// checkProgress runs after each event.
-func (m *simMember) checkProgress() {
-	proc := m.process
-	if proc == nil {
-		return
-	}
-	status := proc.core.Status()
-	now := progress{status.Term, status.Applied, status.Commit}
-	if now.term < proc.progress.term || now.applied < proc.progress.applied || now.commit < proc.progress.commit || now.commit < now.applied {
-		m.sim.fail("member %d: progress goes from %+v to %+v", m.n, proc.progress, now)
-	}
-	proc.progress = now
-	m.checkChangesBehind()
-	if m.tainted {
-		proc.clearTaint()
-	}
-	if !m.tainted {
-		m.sim.history.checkDigest(proc)
-	}
-	if status.Leads {
-		m.sim.history.checkLeader(status.Term, m.n)
-	}
-}
-
-// checkChangesBehind: what is on the disk of a member is at most one membership change
-// ahead of what the member knows durably to be committed (Raft dissertation 4.1).
-func (m *simMember) checkChangesBehind() {
-	log := m.process.log
-	last, _ := log.LastIndex() // in memory: never fails
-	term, _ := log.Term(last)
-	end := core.Position{Term: term, Index: last}
-	if m.process.checked == end {
-		return // the log is the same, and the commit index only grows
-	}
-	m.process.checked = end
-	hard, _, _ := log.InitialState()
-	if hard.GetCommit() >= last {
-		return
-	}
-	entries, err := log.Entries(max(hard.GetCommit(), m.process.log.Applied().Index)+1, last+1, math.MaxUint64)
-	if err != nil {
-		return // truncated
-	}
-	changes := 0
-	for _, e := range entries {
-		if e.GetType() != raftpb.EntryNormal {
-			changes++
-		}
-	}
-	if changes > 1 {
-		list := ""
-		for _, e := range entries {
-			if e.GetType() != raftpb.EntryNormal {
-				var c raftpb.ConfChangeV2
-				_ = proto.Unmarshal(e.GetData(), &c)
-				list += fmt.Sprintf("%d(t%d): %v; ", e.GetIndex(), e.GetTerm(), c.GetChanges())
-			}
-		}
-		lead := "none"
-		if l := m.sim.leader(); l != nil {
-			lead = fmt.Sprintf("%d: %v", l.n, l.core.Status().Membership)
-		}
-		m.sim.fail("member %d: %d membership changes behind commit %d; conf %v; changes %s; leader %s", m.n, changes, hard.GetCommit(), m.process.conf, list, lead)
 	}
 }

@@ -23,7 +23,7 @@ func healthyNetwork(n int) network {
 // deliver schedules the arrival at a process, if one runs by then. It returns false
 // for a loss that the sender could notice.
 func (sim *simulation) deliver(from, to int, arrive func(*process)) bool {
-	if sim.network.cut[from][to] || sim.members[to].process == nil {
+	if sim.network.cut[from][to] || !sim.members[to].isUp() {
 		return false
 	}
 	if sim.chance(sim.network.loss) {

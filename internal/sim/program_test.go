@@ -113,12 +113,20 @@ func (p *program) registration() ([]byte, *simCall) {
 	if p.sim.faults.joins {
 		command.GetRegister().Key, command.GetRegister().Voters = publicKeyOf(p.id()), 3
 	}
+	if p.of != nil { // the default group has checked the succession
+		r := command.GetRegister()
+		r.Tokens, r.NextToken, r.Voters = nil, p.of.tokens[len(p.of.tokens)-1], 0
+	}
 	return p.encode(command), p.newCall(func(_ wire.Ticket, r *wire.Reply, _ bool) {
 		if attempt != p.attempt || r == nil || r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
 			return // replaced, or expired before its outcome arrived
 		}
 		if r.GetCode() == wire.Code_REMOVED { // as in Open, the member stays until it is out of the configuration: its vote may be needed
 			p.leaving = true
+			return
+		}
+		if r.GetCode() == wire.Code_BUSY && p.of != nil { // the group does not list the member yet
+			p.after(p.simulatedTime(50*time.Millisecond), p.register)
 			return
 		}
 		if r.GetCode() != wire.Code_OK {
@@ -139,7 +147,7 @@ func (p *program) act() {
 	if p.terminated {
 		return
 	}
-	pause := p.sim.between(time.Millisecond, 50*time.Millisecond)
+	pause := p.sim.pauseOfPrograms() * p.sim.between(time.Millisecond, 50*time.Millisecond)
 	p.after(pause, p.act)
 	if p.remote != nil && p.remote.renews && !p.registered && !p.sim.programsStopped {
 		p.renew() // as in production, where renewals go on while a client registers again

@@ -23,7 +23,11 @@ type referenceChecker struct {
 }
 
 func newReferenceChecker(sim *simulation) *referenceChecker {
-	return &referenceChecker{sim: sim, model: reference.Model{Level: sim.firstLevel}, outcomes: make(map[wire.Ticket][]*wire.Reply)}
+	c := &referenceChecker{sim: sim, model: reference.Model{Level: sim.firstLevel}, outcomes: make(map[wire.Ticket][]*wire.Reply)}
+	if r := sim.record; r != nil {
+		reference.Further(&c.model, r.Number, r.Created, r.Level, r.Fences, r.Wanted, r.Voters, r.Members)
+	}
+	return c
 }
 
 // entry applies the next entry to the reference model.

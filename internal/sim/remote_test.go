@@ -61,14 +61,14 @@ const (
 // addRemotes adds the hosts of clients. Their numbers follow those of the members.
 func (sim *simulation) addRemotes(n int) {
 	for range n {
-		sim.remotes = append(sim.remotes, &simMember{sim: sim, n: len(sim.members) + len(sim.remotes)})
+		sim.remotes = append(sim.remotes, &simMember{host: new(host), sim: sim, n: len(sim.members) + len(sim.remotes)})
 	}
 }
 
 // startRemote starts a new client on the host.
 func (m *simMember) startRemote() {
 	m.boot++
-	proc := &process{simMember: m, startedAt: m.sim.now, clockSetAt: m.sim.now}
+	proc := &process{simMember: m, hostProcess: &hostProcess{startedAt: m.sim.now, clockSetAt: m.sim.now}}
 	m.process = proc
 	r := &remote{process: proc, tickets: tickets.New[*simCall](), next: m.sim.rng.IntN(len(m.sim.members)), reads: make(map[uint64]*simRead)}
 	proc.remote = r

@@ -58,6 +58,9 @@ func (sim *simulation) requestLeaves(m *simMember) {
 
 // isMember reports whether member n is in the configuration on this member's disk.
 func (proc *process) isMember(n int) bool {
+	if proc.of != nil { // it uses the connections of the default group
+		return proc.of.process.isMember(n)
+	}
 	if len(proc.conf.GetVoters()) == 0 { // it was admitted and has no state yet
 		return true
 	}
@@ -67,6 +70,15 @@ func (proc *process) isMember(n int) bool {
 // inConf reports whether member n is in the configuration on this member's disk.
 func (proc *process) inConf(n int) bool {
 	return slices.Contains(slices.Concat(proc.conf.GetVoters(), proc.conf.GetLearners(), proc.conf.GetVotersOutgoing()), proc.sim.members[n].id())
+}
+
+// reach stands for the connections to the other members.
+func (proc *process) reach() {
+	if proc.sim.faults.joins {
+		proc.learnMembership()
+	}
+	proc.connect()
+	proc.checkLogsMissing()
 }
 
 // learnMembership stands for what each member sends over a new connection: its endorsements, if

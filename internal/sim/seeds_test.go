@@ -51,6 +51,9 @@ func TestSeeds(t *testing.T) {
 	if n >= 150 && !sum.tasks.occurred() {
 		t.Errorf("not all happened to tasks: %+v", sum.tasks)
 	}
+	if n >= 60 && !sum.groups.occurred() {
+		t.Errorf("not all happened to further groups: %+v", sum.groups)
+	}
 	if n >= 12 && !sum.sets.occurred() {
 		t.Errorf("not all happened to sets: %+v", sum.sets)
 	}
@@ -104,24 +107,35 @@ func runSeed(t *testing.T, seed uint64) *simulation {
 	if n == 1 && sim.extraRNG.IntN(3) > 0 {
 		standbys = 1 + sim.extraRNG.IntN(2)
 	}
+	if sim.chooseGroups(); len(sim.plans) > 0 {
+		f.flips = false // what one wrong member does to the list of groups is no fault of the others
+	}
 	sim.formGroup(n, standbys, f)
 	defer sim.shutDown()
 	sim.scheduleFaults()
 	sim.scheduleRemoteFaults()
+	sim.pursuePlans()
 	sim.runUntil("the fault period", func() bool { return sim.now >= faultPeriod })
 	sim.heal()
 	sim.settleTainted()
 	sim.await(recoveryLimit, "convergence after the last fault", sim.converged)
-	sim.checkNothingHeld()
+	for _, g := range sim.groups() {
+		g.checkNothingHeld()
+	}
 	sim.checkExpiryWithoutRenewals()
 	for _, m := range sim.remotes {
 		m.kill()
 	}
-	for _, m := range sim.remaining() {
-		sim.history.audit.checkFeedComplete(m.process)
+	for _, g := range sim.groups() {
+		for _, m := range g.remaining() {
+			g.history.audit.checkFeedComplete(m.process)
+		}
 	}
 	sim.compareDisks()
 	sim.clients.checkAll()
+	for _, g := range sim.further {
+		g.clients.checkAll()
+	}
 	sim.trace("end: %d entries, %v", sim.history.last(), sim.now)
 	t.Logf("seed %d: %v", seed, new(summary).add(sim))
 	return sim
@@ -133,9 +147,11 @@ func runSeed(t *testing.T, seed uint64) *simulation {
 func (sim *simulation) checkExpiryWithoutRenewals() {
 	sim.programsStopped = true
 	sim.advance(incarnationTTL + 2*longestElection)
-	for _, s := range sessionsOf(sim.history.oracle) {
-		if s.TTL != 0 {
-			sim.fail("session %s with a TTL of %v is alive without renewals", s.ID, time.Duration(s.TTL))
+	for _, g := range sim.groups() {
+		for _, s := range sessionsOf(g.history.oracle) {
+			if s.TTL != 0 {
+				g.fail("session %s with a TTL of %v is alive without renewals", s.ID, time.Duration(s.TTL))
+			}
 		}
 	}
 }

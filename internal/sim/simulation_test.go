@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -22,11 +23,11 @@ const (
 	recoveryLimit = 60 * time.Second // until the group must have converged
 )
 
-// simulation is one run of a group: its members, the environment that a seed decides,
-// and the checkers.
+// simulation is one group of a run: its members, the environment that a seed decides,
+// and the checkers. The default group has further ones beside it, see groups_test.go.
 type simulation struct {
-	t                                *testing.T
-	seed                             uint64
+	*world
+	record                           *fact.GroupRecord // of a further group; nil: this is the default one
 	rng                              *rand.Rand
 	extraRNG                         *rand.Rand // for what was added later, so that the runs of older seeds stay the same
 	endsRNG                          *rand.Rand // for holds with MaxHold
@@ -34,15 +35,9 @@ type simulation struct {
 	jobsRNG                          *rand.Rand // for jobs
 	shardsRNG                        *rand.Rand // for shards
 	tasksRNG                         *rand.Rand // for tasks
-	now                              time.Duration
-	events                           eventQueue
-	sequence                         uint64
-	executed                         int
 	members                          []*simMember
 	standbys                         int          // how many of the members, the last ones, are standbys
 	remotes                          []*simMember // hosts of clients
-	network                          network
-	disks                            struct{ slow bool }
 	faults                           faults
 	firstLevel                       uint32 // feature level of the new group; 0: the lowest
 	history                          *history
@@ -60,8 +55,6 @@ type simulation struct {
 	shards                           shardCounts
 	works                            works
 	tasks                            taskCounts
-	draining                         bool              // programs finish what they hold
-	programsStopped                  bool              // and then renew nothing
 	limits                           map[string]uint32 // of semaphores, as programs believe them agreed
 	swapped                          map[string]bool   // key@index: a compare-and-swap against this index has succeeded
 	writes                           int
@@ -74,36 +67,53 @@ type simulation struct {
 	earlyDeaths                      int // reports of deaths that came too soon after a renewal
 	tenures, recalls, local, refills int // see summary
 	remote                           remoteCounts
+	list                             *fact.Directory // of further groups, as the default one had it last
+	deleted                          bool            // a further group that the default one has dropped
 	traffic                          traffic
-	script                           func(*program)      // replaces what programs do
-	onAdvance                        func(time.Duration) // observes each advance of time
-	traceHash                        interface {
+}
+
+// world is what the groups of a run share.
+type world struct {
+	t               *testing.T
+	seed            uint64
+	now             time.Duration
+	events          eventQueue
+	sequence        uint64
+	executed        int
+	network         network
+	disks           struct{ slow bool }
+	draining        bool                // programs finish what they hold
+	programsStopped bool                // and then renew nothing
+	script          func(*program)      // replaces what programs do
+	onAdvance       func(time.Duration) // observes each advance of time
+	further         []*simulation       // the further groups that there have ever been, by number
+	plans           []*groupPlan        // of operators who create and delete them
+	deletedFences   uint64              // the largest that a deleted one has granted
+	traceHash       interface {
 		Write([]byte) (int, error)
 		Sum64() uint64
 	}
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
-	sim := &simulation{
-		t: t, seed: seed,
-		rng:       rand.New(rand.NewPCG(seed, 0)),
-		extraRNG:  rand.New(rand.NewPCG(seed, 1)),
-		endsRNG:   rand.New(rand.NewPCG(seed, 2)),
-		setsRNG:   rand.New(rand.NewPCG(seed, 3)),
-		jobsRNG:   rand.New(rand.NewPCG(seed, 4)),
-		shardsRNG: rand.New(rand.NewPCG(seed, 5)),
-		tasksRNG:  rand.New(rand.NewPCG(seed, 6)),
-		traceHash: fnv.New64a(),
-		lastFence: make(map[string]uint64), fences: make(map[grantOf]bool), phases: make(map[grantOf]bool),
-		limits:  semaphoreLimits(),
-		swapped: make(map[string]bool), runs: newRuns(), works: newWorks(),
-	}
+	sim := newGroup(&world{t: t, seed: seed, traceHash: fnv.New64a()}, 0)
 	if seed%2 == 0 { // the others as with a founder of an earlier build
 		sim.firstLevel = wire.FeatureLevel
 	}
-	sim.traffic.messages = make(map[raftpb.MessageType]int)
 	sim.history, sim.clients = newHistory(sim), newClientHistory(sim)
 	return sim
+}
+
+// newGroup returns a group without members and checkers, which draws its random numbers from streams from the first one on.
+func newGroup(w *world, first uint64) *simulation {
+	stream := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, first+n)) }
+	return &simulation{
+		world: w, rng: stream(0), extraRNG: stream(1), endsRNG: stream(2), setsRNG: stream(3), jobsRNG: stream(4), shardsRNG: stream(5), tasksRNG: stream(6),
+		lastFence: make(map[string]uint64), fences: make(map[grantOf]bool), phases: make(map[grantOf]bool),
+		limits:  semaphoreLimits(),
+		swapped: make(map[string]bool), runs: newRuns(), works: newWorks(),
+		traffic: traffic{messages: make(map[raftpb.MessageType]int)},
+	}
 }
 
 // formGroup starts a new group of voters and standbys.
@@ -161,8 +171,10 @@ func (sim *simulation) runUntil(phase string, until func() bool) {
 		sim.now = e.at
 		sim.executed++
 		e.run()
-		for _, m := range sim.members {
-			m.checkProgress()
+		for _, g := range sim.groups() {
+			for _, m := range g.members {
+				m.checkProgress()
+			}
 		}
 	}
 }
@@ -173,12 +185,7 @@ func (sim *simulation) await(limit time.Duration, what string, until func() bool
 	limit += sim.now
 	sim.runUntil(what, func() bool {
 		if sim.now > limit {
-			for _, m := range sim.members {
-				if m.process != nil {
-					sim.t.Log(m.process.program.unfinished())
-					sim.t.Logf("member %d: %v", m.n, m.process.core)
-				}
-			}
+			sim.logMembers()
 			for _, m := range sim.remotes {
 				if m.process != nil {
 					sim.t.Logf("client, connected %t: %v", m.process.remote.connected(), m.process.program.unfinished())
@@ -191,9 +198,21 @@ func (sim *simulation) await(limit time.Duration, what string, until func() bool
 	})
 }
 
+// logMembers logs what the members do.
+func (sim *simulation) logMembers() {
+	for _, g := range sim.groups() {
+		for _, m := range g.members {
+			if m.process != nil {
+				sim.t.Log(g.label() + m.process.program.unfinished())
+				sim.t.Logf("%smember %d: %v", g.label(), m.n, m.process.core)
+			}
+		}
+	}
+}
+
 // trace adds a line to the run's trace.
 func (sim *simulation) trace(format string, args ...any) {
-	line := fmt.Sprintf("%9.4f ", sim.now.Seconds()) + fmt.Sprintf(format, args...)
+	line := fmt.Sprintf("%9.4f ", sim.now.Seconds()) + sim.label() + fmt.Sprintf(format, args...)
 	fmt.Fprintln(sim.traceHash, line)
 	if *only != 0 {
 		sim.t.Log(line)
@@ -203,8 +222,8 @@ func (sim *simulation) trace(format string, args ...any) {
 // fail ends the test with the command that repeats the run.
 func (sim *simulation) fail(format string, args ...any) {
 	sim.t.Helper()
-	sim.t.Fatalf("seed %d at %v: %s\nrepeat it with: go test ./internal/sim -run TestSeeds -seed %d -v",
-		sim.seed, sim.now, fmt.Sprintf(format, args...), sim.seed)
+	sim.t.Fatalf("seed %d at %v: %s%s\nrepeat it with: go test ./internal/sim -run TestSeeds -seed %d -v",
+		sim.seed, sim.now, sim.label(), fmt.Sprintf(format, args...), sim.seed)
 }
 
 // chance returns true with probability p.
@@ -232,7 +251,7 @@ func (sim *simulation) converged() bool {
 			return false
 		}
 	}
-	return sim.remotesAtRest() && len(sim.history.audit.ends)+len(sim.history.audit.waitingSets) == 0 && sim.history.audit.jobs.atRest() && sim.history.audit.shards.quiet() && (!sim.faults.joins || sim.reconciled()) &&
+	return sim.groupsConverged() && sim.remotesAtRest() && len(sim.history.audit.ends)+len(sim.history.audit.waitingSets) == 0 && sim.history.audit.jobs.atRest() && sim.history.audit.shards.quiet() && (!sim.faults.joins || sim.isFurther() || sim.reconciled()) &&
 		!(sim.anyDestroyed() && slices.ContainsFunc(sessionsOf(sim.history.oracle), sim.ofDestroyed))
 }
 

@@ -23,14 +23,24 @@ type summary struct {
 	shards              shardCounts
 	tasks               taskCounts
 	remote              remoteCounts
+	groups              groupCounts
 	entries, outcomes   int // compared with the reference model
 	operations, pending int // searched in client histories; of these: without an outcome
 	partitions, unknown int
 }
 
 func (s *summary) add(sim *simulation) *summary {
-	h, reference := sim.clients, sim.history.reference
 	s.time += sim.now
+	s.addGroup(sim)
+	for _, g := range sim.further {
+		s.addGroup(g)
+		s.groups.add(g)
+	}
+	return s
+}
+
+func (s *summary) addGroup(sim *simulation) {
+	h, reference := sim.clients, sim.history.reference
 	for _, n := range sim.traffic.messages { // order: a sum
 		s.messages += n
 	}
@@ -59,11 +69,10 @@ func (s *summary) add(sim *simulation) *summary {
 	s.pending += h.pending
 	s.partitions += h.partitions
 	s.unknown += h.unknown
-	return s
 }
 
 func (s summary) String() string {
-	return fmt.Sprintf("%.1f min, %d messages, %d crashes, %d flipped bits, %d stops for these, %d disputes ended by an operator, %d recorded deaths, %d reported too soon, %d recorded crashes; %d grants in %d tenures, with %d recalls and %d more blocks; holds of locks %+v; MaxHold %+v; sets %+v; claims of sets %+v; jobs %+v; shards %+v; tasks %+v; clients %+v; %d entries and %d outcomes equal to the reference model; "+
+	return fmt.Sprintf("%.1f min, %d messages, %d crashes, %d flipped bits, %d stops for these, %d disputes ended by an operator, %d recorded deaths, %d reported too soon, %d recorded crashes; %d grants in %d tenures, with %d recalls and %d more blocks; holds of locks %+v; MaxHold %+v; sets %+v; claims of sets %+v; jobs %+v; shards %+v; tasks %+v; clients %+v; further groups %+v; %d entries and %d outcomes equal to the reference model; "+
 		"%d operations searched, %d of them without an outcome; %d of %d searches given up (unknown)",
-		s.time.Minutes(), s.messages, s.crashes, s.flips, s.diverged, s.decided, s.deaths, s.earlyDeaths, s.crashReports, s.local, s.tenures, s.recalls, s.refills, s.modes, s.ends, s.sets, s.claims, s.jobs, s.shards, s.tasks, s.remote, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
+		s.time.Minutes(), s.messages, s.crashes, s.flips, s.diverged, s.decided, s.deaths, s.earlyDeaths, s.crashReports, s.local, s.tenures, s.recalls, s.refills, s.modes, s.ends, s.sets, s.claims, s.jobs, s.shards, s.tasks, s.remote, s.groups, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
 }

@@ -58,9 +58,14 @@ func (k *keeper) act() {
 // have registered.
 func (p *program) raiseLevel() {
 	needed := p.sim.faults.lingers || p.sim.faults.shards || p.sim.faults.tasks || len(p.sim.remotes) > 0
-	if !needed || p.remote != nil || p.gateway.level() >= wire.FeatureLevel || !p.sim.chance(0.1) {
+	if !needed || p.remote != nil || p.of != nil || p.gateway.level() >= wire.FeatureLevel || !p.sim.chance(0.1) {
 		return
 	}
+	p.raise()
+}
+
+// raise submits that the group is to be raised to the newest level.
+func (p *program) raise() {
 	members := make([]uint64, 0, len(p.sim.members))
 	for _, m := range p.sim.remaining() {
 		members = append(members, uint64(m.n)+1)

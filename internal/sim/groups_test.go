@@ -1,0 +1,149 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Further groups. In a third of the worlds an operator creates some. Each is a simulation of its own, with its members, programs and
+// checkers, in the world of the default group: its members are on the same hosts, so that they share processes, directories, clocks and the network.
+
+// groupStreams is the first random stream of a further group. Each has as many streams.
+const groupStreams = 100
+
+// chooseGroups draws what operators do with further groups.
+func (sim *simulation) chooseGroups() {
+	rng := sim.groupsRNG()
+	if _, regression := regressionSeeds[sim.seed]; rng.IntN(3) > 0 || regression {
+		return
+	}
+	for i := range 1 + rng.IntN(2) {
+		sim.plans = append(sim.plans, &groupPlan{sim: sim, name: fmt.Sprint("group", i), rng: rng})
+	}
+}
+
+// isFurther reports whether this is a further group.
+func (sim *simulation) isFurther() bool { return sim.record != nil }
+
+// label is what the lines of a further group begin with.
+func (sim *simulation) label() string {
+	if sim.record == nil {
+		return ""
+	}
+	return fmt.Sprintf("group %d: ", sim.record.Number)
+}
+
+// groups returns the default group, and the further ones that exist. It is called for the default one.
+func (sim *simulation) groups() []*simulation {
+	if len(sim.further) == 0 {
+		return []*simulation{sim}
+	}
+	return append([]*simulation{sim}, slices.DeleteFunc(slices.Clone(sim.further), func(g *simulation) bool { return g.deleted })...)
+}
+
+// firstState returns the state with which the group begins.
+func (sim *simulation) firstState() []wire.Change {
+	if sim.record != nil {
+		return machine.FirstStateOf(sim.record)
+	}
+	return machine.FirstState(sim.firstLevel)
+}
+
+// pauseOfPrograms is how many times longer programs pause in a world with several groups, so that it does not have more to check.
+func (sim *simulation) pauseOfPrograms() time.Duration { return time.Duration(1 + len(sim.plans)) }
+
+// noteGroups creates the groups that the default one has created in its last entry, and ends those that it has dropped.
+func (sim *simulation) noteGroups() {
+	if sim.isFurther() || sim.history.oracle.Directory() == sim.list {
+		return
+	}
+	sim.list = sim.history.oracle.Directory()
+	for _, g := range sim.further {
+		if !g.deleted && sim.list.Dropped(g.record.Number) {
+			g.drop()
+		}
+	}
+	for _, r := range sim.list.Groups {
+		if int(r.Number) == len(sim.further)+1 {
+			sim.further = append(sim.further, sim.newFurther(r))
+		}
+	}
+}
+
+// newFurther returns a further group that has just been created.
+func (sim *simulation) newFurther(r *fact.GroupRecord) *simulation {
+	g := newGroup(sim.world, groupStreams*uint64(r.Number))
+	g.record, g.faults, g.standbys = r, sim.faults, sim.standbys
+	g.trace("created as %q, voters %v, standbys %v, fences from %d", r.Name, r.Voters, r.Standbys, r.Fences)
+	g.faults.sim, g.faults.clients, g.faults.tasks, g.faults.liar = g, 0, false, false
+	for _, m := range sim.members {
+		further := newSimMember(g, m.n)
+		further.host, further.of = m.host, m
+		g.members = append(g.members, further)
+	}
+	g.history, g.clients = newHistory(g), newClientHistory(g)
+	for n := range sim.clients.removals { // order: a set
+		g.clients.removals[n] = true
+	}
+	g.history.fence, g.history.audit.fence = sim.deletedFences, sim.deletedFences
+	return g
+}
+
+// isLeaving reports whether the removal of the program's member is requested.
+func (p *program) isLeaving() bool { return p.leaving || p.of != nil && p.leaveRequested }
+
+// groupsConverged is converged for the further groups: those exist that are to, and all members have the same part in them.
+func (sim *simulation) groupsConverged() bool {
+	if sim.isFurther() {
+		return sim.followed()
+	}
+	for _, p := range sim.plans {
+		if !p.done() {
+			return false
+		}
+	}
+	for _, g := range sim.groups()[1:] {
+		if !g.converged() {
+			return false
+		}
+	}
+	return true
+}
+
+// drop ends a group that the default one has dropped.
+func (sim *simulation) drop() {
+	sim.trace("deleted, fences up to %d", sim.history.audit.fence)
+	sim.deleted = true
+	sim.deletedFences = max(sim.deletedFences, sim.history.audit.fence, sim.history.fence)
+	for g := range sim.fences { // order: a maximum
+		sim.deletedFences = max(sim.deletedFences, g.fence)
+	}
+}
+
+// checkLogs checks that a member that is at rest has the logs of the groups that exist, and no others.
+func (sim *simulation) checkLogs(proc *process) {
+	exist := 0
+	for _, g := range sim.groups()[1:] {
+		exist += btoi(proc.hosted.logs[g.record.Number] != nil)
+	}
+	if exist != len(proc.hosted.logs) || exist != len(sim.groups())-1 {
+		sim.fail("member %d has the logs of groups %v, and %d exist", proc.n, proc.hosted.numbers(), len(sim.groups())-1)
+	}
+}
+
+// groupCounts counts further groups and what happened in them, for the summary.
+type groupCounts struct{ created, entries, outcomes, grants int }
+
+func (c *groupCounts) add(g *simulation) {
+	c.created++
+	c.entries += len(g.history.reference.results)
+	c.outcomes += g.history.reference.compared
+	c.grants += len(g.fences)
+}
+
+func (c groupCounts) occurred() bool { return c.created > 0 && c.grants > 0 }
