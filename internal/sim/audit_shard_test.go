@@ -31,6 +31,9 @@ func (a *shardAudit) command(p part, outcomes []fact.Outcome) {
 		return
 	}
 	reply := outcomes[i].Reply
+	if reply.GetCode() == wire.Code_GROUP_DELETED {
+		return
+	}
 	switch c := p.command; {
 	case c.GetJoinShards() != nil:
 		a.join(c.GetJoinShards(), reply)

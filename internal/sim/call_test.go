@@ -23,7 +23,7 @@ type simCall struct {
 
 func (c *simCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	p := c.program
-	if p.terminated && p.tainted {
+	if p.terminated && (p.tainted || p.sim.history.seal != nil) {
 		return
 	}
 	switch {
@@ -35,6 +35,10 @@ func (c *simCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 		p.sim.history.checkRecheck(p.process, t, r)
 	default:
 		p.sim.history.checkOutcome(p.process, t, r)
+	}
+	if r.GetCode() == wire.Code_GROUP_DELETED {
+		c.groupDeleted()
+		return
 	}
 	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
 		p.registrationExpired(t.Incarnation)

@@ -30,7 +30,10 @@ func (proc *process) follow() {
 func (proc *process) submitFollowing(by *program, c *wire.Command) {
 	if by.registered && !by.terminated {
 		proc.following = true
-		by.submit(c, true, func(*wire.Reply) { proc.following = false })
+		by.submit(c, true, func(r *wire.Reply) {
+			proc.following = false
+			proc.sim.follows += btoi(r.GetCode() == wire.Code_OK && c.GetFollowMembers() != nil)
+		})
 	}
 }
 
@@ -62,6 +65,13 @@ func votersToFollow(of *core.Core) []uint64 {
 	voters := slices.Sorted(slices.Values(of.Status().Membership.GetVoters()))
 	return slices.DeleteFunc(voters, func(id uint64) bool {
 		return !slices.ContainsFunc(of.Machine().Members(), func(r fact.MemberRecord) bool { return r.ID == id })
+	})
+}
+
+// groupsSettled reports whether all further groups have the configuration of the default one, and a majority of their voters knows that.
+func (sim *simulation) groupsSettled() bool {
+	return !slices.ContainsFunc(sim.groups()[1:], func(g *simulation) bool {
+		return !g.followed() || !g.leader().core.Status().Settled || !g.leader().core.Status().Proposing
 	})
 }
 

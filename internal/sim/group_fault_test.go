@@ -27,7 +27,7 @@ func (sim *simulation) injectGroupFault() {
 		return
 	}
 	p := m.process.program
-	switch g.rng.IntN(8) {
+	switch g.rng.IntN(9) {
 	case 0:
 		if to := uint64(g.rng.IntN(len(g.members) + 1)); g.faults.transfers {
 			m.process.post(func(c *core.Core) {
@@ -49,6 +49,13 @@ func (sim *simulation) injectGroupFault() {
 	case 3:
 		g.resize(p)
 		g.reportRandomLiveness(p)
+	case 4:
+		if g.faults.crashes && g.rng.IntN(2) == 0 {
+			for _, m := range sim.members {
+				m.crash("power loss of all")
+				sim.faults.restartLater(m)
+			}
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func (sim *simulation) chooseGroups() {
 		return
 	}
 	for i := range 1 + rng.IntN(2) {
-		sim.plans = append(sim.plans, &groupPlan{sim: sim, name: fmt.Sprint("group", i), rng: rng})
+		sim.plans = append(sim.plans, sim.newPlan(rng, fmt.Sprint("group", i)))
 	}
 }
 
@@ -63,14 +63,14 @@ func (sim *simulation) noteGroups() {
 		return
 	}
 	sim.list = sim.history.oracle.Directory()
+	for _, r := range sim.list.Groups { // a group may be created before another one is dropped in the same entry
+		if int(r.Number) == len(sim.further)+1 {
+			sim.further = append(sim.further, sim.newFurther(r))
+		}
+	}
 	for _, g := range sim.further {
 		if !g.deleted && sim.list.Dropped(g.record.Number) {
 			g.drop()
-		}
-	}
-	for _, r := range sim.list.Groups {
-		if int(r.Number) == len(sim.further)+1 {
-			sim.further = append(sim.further, sim.newFurther(r))
 		}
 	}
 }
@@ -107,8 +107,8 @@ func (sim *simulation) groupsConverged() bool {
 			return false
 		}
 	}
-	for _, g := range sim.groups()[1:] {
-		if !g.converged() {
+	for _, g := range sim.further {
+		if g.deleted && g.isHosted() || !g.deleted && !g.converged() {
 			return false
 		}
 	}
@@ -137,13 +137,56 @@ func (sim *simulation) checkLogs(proc *process) {
 }
 
 // groupCounts counts further groups and what happened in them, for the summary.
-type groupCounts struct{ created, entries, outcomes, grants int }
+type groupCounts struct{ created, deleted, afterDeletion, refused, followed, entries, outcomes, grants int }
 
 func (c *groupCounts) add(g *simulation) {
 	c.created++
+	c.deleted += btoi(g.deleted)
+	c.afterDeletion += btoi(g.record.Fences > 0 && len(g.fences) > 0)
+	c.refused += g.refusedSeals
+	c.followed += g.follows
 	c.entries += len(g.history.reference.results)
 	c.outcomes += g.history.reference.compared
 	c.grants += len(g.fences)
 }
 
-func (c groupCounts) occurred() bool { return c.created > 0 && c.grants > 0 }
+func (c groupCounts) occurred() bool {
+	return c.created > 0 && c.grants > 0 && c.deleted > 0 && c.afterDeletion > 0 && c.refused > 0 && c.followed > 0
+}
+
+// isHosted reports whether a member still has the log of the group.
+func (sim *simulation) isHosted() bool {
+	return slices.ContainsFunc(sim.remaining(), func(m *simMember) bool {
+		return m.process != nil || m.of.process == nil || m.of.process.hosted.logs[sim.record.Number] != nil
+	})
+}
+
+// seal is the end of a further group in its log.
+type seal struct {
+	fence uint64   // the largest granted before
+	holds []string // which stand still
+}
+
+// noteSeal checks that nothing is granted or lost in a sealed group: no time passes there.
+func (h *history) noteSeal() {
+	if !h.sim.isFurther() || !h.oracle.Following().Sealed {
+		return
+	}
+	now := &seal{fence: h.audit.fence, holds: slices.Clone(h.holds)}
+	if h.seal == nil {
+		h.seal = now
+		h.sim.trace("sealed at entry %d, %d granted", h.last(), h.oracle.Following().Fences)
+	}
+	if now.fence != h.seal.fence || !slices.Equal(now.holds, h.seal.holds) {
+		h.sim.fail("the group is sealed, and has %+v after %+v", *now, *h.seal)
+	}
+}
+
+// groupDeleted ends a program whose group is sealed.
+func (c *simCall) groupDeleted() {
+	if c.op != nil {
+		c.op.noEffect = true
+	}
+	c.finish()
+	c.program.terminate()
+}

@@ -32,6 +32,7 @@ type history struct {
 	delivered    map[wire.ID][]delivered // what each client must be delivered, by incarnation
 	onEntry      func()                  // runs after each new entry
 	audit        *audit
+	seal         *seal // of a further group that is sealed
 	reference    *referenceChecker
 }
 
@@ -157,6 +158,7 @@ func (h *history) replay(proc *process, index, term uint64, data []byte, changes
 	h.audit.entry(index, term, data, r)
 	h.checkGrants()
 	h.sim.noteGroups()
+	h.noteSeal()
 	if h.onEntry != nil {
 		h.onEntry()
 	}

@@ -92,7 +92,7 @@ func (sim *simulation) losePermanently() {
 	if leader == nil || !leader.core.Status().Proposing || !leader.core.Status().Settled {
 		return
 	}
-	if len(leader.core.Status().Membership.GetVotersOutgoing()) > 0 {
+	if len(leader.core.Status().Membership.GetVotersOutgoing()) > 0 || !sim.groupsSettled() {
 		return // both halves of a joint configuration are needed
 	}
 	if slices.ContainsFunc(sim.remaining(), func(m *simMember) bool { return m.leaveRequested }) {
