@@ -137,7 +137,7 @@ func (sim *simulation) checkLogs(proc *process) {
 }
 
 // groupCounts counts further groups and what happened in them, for the summary.
-type groupCounts struct{ created, deleted, afterDeletion, refused, followed, entries, outcomes, grants int }
+type groupCounts struct{ created, deleted, afterDeletion, refused, followed, forgotten, entries, outcomes, grants int }
 
 func (c *groupCounts) add(g *simulation) {
 	c.created++
@@ -151,7 +151,7 @@ func (c *groupCounts) add(g *simulation) {
 }
 
 func (c groupCounts) occurred() bool {
-	return c.created > 0 && c.grants > 0 && c.deleted > 0 && c.afterDeletion > 0 && c.refused > 0 && c.followed > 0
+	return c.created > 0 && c.grants > 0 && c.deleted > 0 && c.afterDeletion > 0 && c.refused > 0 && c.followed > 0 && c.forgotten > 0
 }
 
 // isHosted reports whether a member still has the log of the group.

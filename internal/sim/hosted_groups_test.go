@@ -170,20 +170,3 @@ func (proc *process) mayRemove(member uint64) bool {
 	}
 	return true
 }
-
-// checkLogsMissing compares the logs that the process has not with what the others know of its member, as Groups.admit does.
-func (proc *process) checkLogsMissing() {
-	for i, g := range proc.sim.further {
-		if number := uint32(i + 1); proc.hosted.logs[number] != nil || number <= proc.hosted.erased {
-			continue
-		}
-		for _, peer := range g.members {
-			if peer.process == nil || peer.n == proc.n {
-				continue
-			}
-			if err := peer.process.acknowledged.Check(proc.identity(), core.Position{}); err != nil {
-				proc.sim.fail("member %d refuses member %d, which has no log of group %d: %v", peer.n, proc.n, i+1, err)
-			}
-		}
-	}
-}

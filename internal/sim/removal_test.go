@@ -78,7 +78,7 @@ func (proc *process) reach() {
 		proc.learnMembership()
 	}
 	proc.connect()
-	proc.checkLogsMissing()
+	proc.checkGroupsAdmitted()
 }
 
 // learnMembership stands for what each member sends over a new connection: its endorsements, if

@@ -123,6 +123,7 @@ func runSeed(t *testing.T, seed uint64) *simulation {
 		g.checkNothingHeld()
 	}
 	sim.checkExpiryWithoutRenewals()
+	sim.checkForgottenRefused()
 	for _, m := range sim.remotes {
 		m.kill()
 	}

@@ -69,6 +69,7 @@ type simulation struct {
 	remote                           remoteCounts
 	list                             *fact.Directory // of further groups, as the default one had it last
 	deleted                          bool            // a further group that the default one has dropped
+	forgotten                        int             // processes that have forgotten a further group, and are refused
 	follows, refusedSeals            int             // of a further group: changes of its members; seals refused as it was in use
 	traffic                          traffic
 }

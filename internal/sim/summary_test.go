@@ -36,6 +36,7 @@ func (s *summary) add(sim *simulation) *summary {
 		s.addGroup(g)
 		s.groups.add(g)
 	}
+	s.groups.forgotten += sim.forgotten
 	return s
 }
 
