@@ -21,8 +21,9 @@
 //     of clients.
 //   - Further groups: groups_test.go, each a simulation beside that of the default group, on the same hosts;
 //     hosted_groups_test.go and following_members_test.go do what a process does with them,
-//     disk_write_test.go writes their logs, group_plan_test.go creates them,
-//     group_fault_test.go has their faults.
+//     disk_write_test.go writes their logs, group_plan_test.go creates and deletes them,
+//     group_fault_test.go has their faults, group_admission_test.go compares what a process has of each
+//     log with what others know.
 //   - Workload: program_test.go, with sessions (session_test.go, and
 //     session_nottl_test.go for those that outlive processes), handles of locks,
 //     elections and semaphores (handle_test.go), with MaxHold (handle_maxhold_test.go), sets of locks
@@ -46,7 +47,7 @@
 //     permit_model_test.go or key_model_test.go accepts, first with order_search_test.go and
 //     then with porcupine; for sets, set_projection_test.go.
 //
-// Scripted simulations (scripted_test.go) have no random faults: lock_delay_test.go,
+// Scripted simulations (scripted_test.go) have no random faults: lock_delay_test.go, group_deletion_test.go,
 // session_ttl_test.go, maxhold_test.go, release_wakeup_test.go, regression_test.go.
 //
 // docs/TESTING.md describes workload, faults and checkers in full.

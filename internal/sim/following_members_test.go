@@ -9,7 +9,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// follow stands for cluster/following_members.go.
+// follow stands for cluster/following_members.go. It does not follow members without a voter, as these end the registration of the leader
+// that is to submit the next ones; cluster does not check that yet.
 func (proc *process) follow() {
 	if proc.process != proc { // it has crashed meanwhile
 		return
@@ -22,7 +23,7 @@ func (proc *process) follow() {
 		if of.Machine().Directory().Has(state.Group) {
 			proc.submitFollowing(defaults.program, &wire.Command{Op: &wire.Command_DropGroup{DropGroup: &wire.DropGroup{Number: state.Group, Fences: state.Fences}}})
 		}
-	case s.Leads && s.Registered && of.Status().Applied > state.Index && proc.mustFollow(of):
+	case s.Leads && s.Registered && of.Status().Applied > state.Index && len(votersToFollow(of)) > 0 && proc.mustFollow(of):
 		proc.submitFollowing(proc.program, &wire.Command{Op: &wire.Command_FollowMembers{FollowMembers: membersToFollow(of)}})
 	}
 }

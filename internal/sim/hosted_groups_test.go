@@ -21,6 +21,7 @@ type hostedGroups struct {
 	logs   map[uint32]*raftlog.Log // by number
 	erased uint32                  // up to this number no other log is missing than that of a deleted group
 	list   *fact.Directory         // as of the last settle, or the one that is due
+	listAt uint64                  // the default group was applied up to this index when that was seen
 }
 
 // openGroups opens the logs that the directory has, and starts what is in them.
@@ -38,7 +39,7 @@ func (proc *process) openGroups() {
 	for _, number := range numbers {
 		proc.openGroup(number)
 	}
-	g.list = proc.core.Machine().Directory()
+	g.list, g.listAt = proc.core.Machine().Directory(), proc.core.Status().Applied
 	proc.settle()
 }
 
@@ -57,6 +58,7 @@ func (proc *process) settleLater() {
 	}
 	if list := proc.core.Machine().Directory(); list != proc.hosted.list {
 		before := proc.hosted.list
+		proc.hosted.listAt = proc.core.Status().Applied
 		if proc.hosted.list = list; before.Created == 0 && list.Created == 0 {
 			return // no group has ever been created
 		}
@@ -76,6 +78,12 @@ func (proc *process) settle() {
 	for _, number := range proc.hosted.numbers() {
 		if !list.Dropped(number) {
 			continue
+		}
+		// Before its commit index is on the disk, the default group may list the group again after a power loss: then the process would begin
+		// it again. cluster/groups.go does not wait yet.
+		if hard, _, _ := proc.log.InitialState(); hard.GetCommit() < proc.hosted.listAt {
+			proc.after(tick/4, proc.settle)
+			return
 		}
 		if err := raftlog.Erase(proc.log, number, list.Created); err != nil {
 			proc.sim.fail("member %d: erase the log of group %d: %v", proc.n, number, err)
