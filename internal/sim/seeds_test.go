@@ -51,7 +51,7 @@ func TestSeeds(t *testing.T) {
 	if n >= 150 && !sum.tasks.occurred() {
 		t.Errorf("not all happened to tasks: %+v", sum.tasks)
 	}
-	if n >= 60 && !sum.groups.occurred() {
+	if n >= 150 && !sum.groups.occurred() {
 		t.Errorf("not all happened to further groups: %+v", sum.groups)
 	}
 	if n >= 12 && !sum.sets.occurred() {
