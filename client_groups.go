@@ -337,7 +337,37 @@ type remoteAdmin struct{ *remoteGroup }
 
 func (a remoteAdmin) status(ctx context.Context) (Status, error)   { return a.owner.status(ctx) }
 func (a remoteAdmin) removeMember(context.Context, MemberID) error { return errDefaultGroup }
-func (a remoteAdmin) backUp(context.Context, io.Writer) error      { return errDefaultGroup }
+
+// backUp needs no registration in the group, for which it must have a quorum.
+func (a remoteAdmin) backUp(ctx context.Context, w io.Writer) error {
+	number, err := a.numberToRead(ctx)
+	var to *attempt
+	if err == nil {
+		to, err = a.owner.groups.attempt(a.remoteGroup, number)
+	}
+	switch {
+	case err == nil:
+		return backUpFrom(ctx, to.remote, w)
+	case client.IsKind(err, client.NoGroup), client.IsKind(err, client.Closed):
+		return err
+	}
+	return incompleteError{cmp.Or(contextError(ctx), err)} // ErrUnavailable is that of a backup that is complete
+}
+
+// numberToRead returns the group's number: of a client that only reads as its member knows it, also without a quorum.
+func (a remoteAdmin) numberToRead(ctx context.Context) (uint32, error) {
+	if !a.owner.cfg.ReadOnly {
+		return findGroup(ctx, a.owner.Group, a.name)
+	}
+	v, err := client.Ask[*machine.GroupView](ctx, a.owner.client, machine.GroupQuery{Name: a.name}, client.QueryOptions{Stale: true})
+	if err == nil && v == nil {
+		err = noGroup()
+	}
+	if err != nil {
+		return 0, err
+	}
+	return v.Number, nil
+}
 
 func (a remoteAdmin) transferLeadership(ctx context.Context, to MemberID) error {
 	if err := a.reach(ctx); err != nil {

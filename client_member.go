@@ -48,9 +48,12 @@ func (c *Client) removeMember(ctx context.Context, id MemberID) error {
 	return err
 }
 
-func (c *Client) backUp(ctx context.Context, w io.Writer) error {
+func (c *Client) backUp(ctx context.Context, w io.Writer) error { return backUpFrom(ctx, c.remote, w) }
+
+// backUpFrom has the member write a backup that a connection is to, of the group that it is for; of all groups if that is the default one.
+func backUpFrom(ctx context.Context, from *remote.Group, w io.Writer) error {
 	var written backup.Copied
-	err := c.remote.Stream(ctx, kindBackup, func(r io.Reader) (err error) {
+	err := from.Stream(ctx, kindBackup, func(r io.Reader) (err error) {
 		written, err = backup.Copy(w, r)
 		return err
 	})
@@ -61,7 +64,7 @@ func (c *Client) backUp(ctx context.Context, w io.Writer) error {
 		return cluster.ErrUnconfirmed
 	case ctx.Err() != nil:
 		err = contextError(ctx)
-		if why := c.remote.Unreachable(); why != "" {
+		if why := from.Unreachable(); why != "" {
 			err = fmt.Errorf("%w: %s", err, why)
 		}
 		return incompleteError{err}
@@ -70,7 +73,7 @@ func (c *Client) backUp(ctx context.Context, w io.Writer) error {
 	if !errors.As(err, &refused) {
 		return &replica.IncompleteError{Cause: err}
 	}
-	if !written.Begun && refused.Failure == wire.Failure_FAILURE_BUSY {
+	if f := refused.Failure; !written.Begun && (f == wire.Failure_FAILURE_BUSY || f == wire.Failure_FAILURE_NO_GROUP) {
 		return err
 	}
 	// What the member reports of itself, as its shutdown, is no error of this client.

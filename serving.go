@@ -93,7 +93,7 @@ func (s served) serve(ctx context.Context, r *wire.Request, answer clients.Answe
 	case kindHealth:
 		return json.NewEncoder(answer).Encode(n.Health())
 	case kindBackup:
-		return n.serveBackup(ctx, r, answer)
+		return s.backUp(ctx, r, answer)
 	case remote.KindCredit:
 		return n.giveCredit(r, answer)
 	case kindTransfer, kindRemove:

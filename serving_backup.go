@@ -112,7 +112,8 @@ func (n *Node) giveCredit(r *wire.Request, answer clients.Answer) error {
 	return nil
 }
 
-func (n *Node) serveBackup(ctx context.Context, request *wire.Request, answer clients.Answer) error {
+func (s served) backUp(ctx context.Context, request *wire.Request, answer clients.Answer) error {
+	n := s.node
 	credit, err := newCredit(request.GetBody())
 	if err != nil {
 		return err
@@ -125,7 +126,7 @@ func (n *Node) serveBackup(ctx context.Context, request *wire.Request, answer cl
 		return fmt.Errorf("%w: clients read %d backups from this member already", ErrBusy, maxBackups)
 	}
 	defer n.backups.end(r)
-	err = n.Backup(ctx, creditWriter{ctx, answer.Within(ctx), credit})
+	err = s.group.Backup(ctx, creditWriter{ctx, answer.Within(ctx), credit})
 	if errors.Is(context.Cause(ctx), errSharedBackups) {
 		return errSharedBackups
 	}

@@ -39,6 +39,9 @@ func (f *followingMembers) consider() {
 		if of.Directory.Has(f.number) {
 			f.submit(f.defaults, f.commands.DropGroup(f.number, state.Fences))
 		}
+	case len(votersToFollow(of)) == 0:
+		// The only voter is removed, and has no successor yet. To follow that would end the registration of this leader, which has to submit
+		// the next members as well.
 	case s.Leads && s.Registered && of.Applied > state.Index && f.differs(of):
 		f.submit(f.group, f.commands.FollowMembers(membersToFollow(of)))
 	}

@@ -9,8 +9,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// follow stands for cluster/following_members.go. It does not follow members without a voter, as these end the registration of the leader
-// that is to submit the next ones; cluster does not check that yet.
+// follow stands for cluster/following_members.go.
 func (proc *process) follow() {
 	if proc.process != proc { // it has crashed meanwhile
 		return

@@ -21,7 +21,6 @@ type hostedGroups struct {
 	logs   map[uint32]*raftlog.Log // by number
 	erased uint32                  // up to this number no other log is missing than that of a deleted group
 	list   *fact.Directory         // as of the last settle, or the one that is due
-	listAt uint64                  // the default group was applied up to this index when that was seen
 }
 
 // openGroups opens the logs that the directory has, and starts what is in them.
@@ -39,7 +38,7 @@ func (proc *process) openGroups() {
 	for _, number := range numbers {
 		proc.openGroup(number)
 	}
-	g.list, g.listAt = proc.core.Machine().Directory(), proc.core.Status().Applied
+	g.list = proc.core.Machine().Directory()
 	proc.settle()
 }
 
@@ -58,7 +57,6 @@ func (proc *process) settleLater() {
 	}
 	if list := proc.core.Machine().Directory(); list != proc.hosted.list {
 		before := proc.hosted.list
-		proc.hosted.listAt = proc.core.Status().Applied
 		if proc.hosted.list = list; before.Created == 0 && list.Created == 0 {
 			return // no group has ever been created
 		}
@@ -79,13 +77,7 @@ func (proc *process) settle() {
 		if !list.Dropped(number) {
 			continue
 		}
-		// Before its commit index is on the disk, the default group may list the group again after a power loss: then the process would begin
-		// it again. cluster/groups.go does not wait yet.
-		if hard, _, _ := proc.log.InitialState(); hard.GetCommit() < proc.hosted.listAt {
-			proc.after(tick/4, proc.settle)
-			return
-		}
-		if err := raftlog.Erase(proc.log, number, list.Created); err != nil {
+		if err := raftlog.Erase(proc.hosted.logs[number], list.Created); err != nil {
 			proc.sim.fail("member %d: erase the log of group %d: %v", proc.n, number, err)
 		}
 		proc.sim.trace("member %d erases the log of group %d", proc.n, number)
@@ -98,7 +90,7 @@ func (proc *process) settle() {
 // startListed is Groups.startListed.
 func (proc *process) startListed(list *fact.Directory) {
 	for _, r := range list.Groups {
-		if proc.hosted.logs[r.Number] == nil {
+		if proc.hosted.logs[r.Number] == nil && r.Number > proc.hosted.erased {
 			proc.openGroup(r.Number)
 		}
 	}
@@ -114,7 +106,11 @@ func (proc *process) startListed(list *fact.Directory) {
 // startGroup is Groups.start.
 func (proc *process) startGroup(number uint32, log *raftlog.Log, r *fact.GroupRecord) {
 	first := false
-	if r != nil && !log.Bootstrapped() && (slices.Contains(r.Voters, proc.id()) || slices.Contains(r.Standbys, proc.id())) {
+	switch {
+	case r == nil || log.Bootstrapped():
+	case !slices.Contains(r.Voters, proc.id()) && !slices.Contains(r.Standbys, proc.id()):
+		log.SetLocalNoSync("awaited", []byte{})
+	default:
 		state := machine.FirstStateOf(r)
 		if err := log.BootstrapWith(&raftpb.ConfState{Voters: r.Voters, Learners: r.Standbys}, state, core.FirstDigest(state)); err != nil {
 			proc.sim.fail("member %d: begin group %d: %v", proc.n, number, err)

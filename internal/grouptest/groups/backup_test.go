@@ -147,6 +147,23 @@ func TestBackup_OneGroup(t *testing.T) {
 	wantRestored(t, restored(t, backupOf(t, n)).Group, "of a", fences...)
 }
 
+// A client has its member write the backup of a further group, which needs no quorum if the client only reads.
+func TestBackup_OneGroupByClient(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3)
+	ctx := gt.Within(t, 60*time.Second)
+	fence := use(t, create(t, g.Nodes[0], "a"), "of a")
+	c := gt.Dial(t, &conclave.ClientConfig{}, g.Nodes[2])
+	gt.WantError(t, c.WithGroup("none").Backup(ctx, failing{t}), conclave.ErrGroupNotFound)
+	wantRestored(t, restored(t, backupOf(t, c.WithGroup("a"))).Group, "of a", fence)
+	reading := gt.Dial(t, &conclave.ClientConfig{ReadOnly: true}, g.Nodes[2])
+	g.Kill(0)
+	g.Kill(1)
+	var unconfirmed bytes.Buffer
+	gt.WantError(t, reading.WithGroup("a").Backup(ctx, &unconfirmed), conclave.ErrUnavailable)
+	wantRestored(t, restored(t, unconfirmed.Bytes()).Group, "of a", fence)
+}
+
 // failing is a writer to which nothing may be written.
 type failing struct{ t *testing.T }
 

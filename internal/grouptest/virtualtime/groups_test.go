@@ -164,3 +164,27 @@ func TestGroups_FailureDetector(t *testing.T) {
 		}
 	})
 }
+
+// The only voter leaves, and is partitioned from the standby as soon as the default group has removed it: the standby does not vote yet.
+func TestGroups_OnlyVoterLeavesPartitioned(t *testing.T) {
+	inMembershipBubble(t, 2, func(g *membership) {
+		t := g.T
+		g.tenants(0, "a")
+		g.Start(1)
+		g.awaitVoters(1, 1)
+		g.awaitFollowed()
+		left := make(chan error, 1)
+		go func() { left <- g.Nodes[0].Leave(grouptest.Within(t, time.Hour)) }()
+		for len(g.Member(0).Replica().Status().Removed) == 0 {
+			pass(time.Microsecond)
+		}
+		g.Net.Isolate(0)
+		pass(time.Minute)
+		g.Net.Rejoin(0)
+		grouptest.Must(t, <-left)
+		g.Nodes[0] = nil
+		g.awaitVoters(1, 0)
+		g.awaitFollowed()
+		g.wantTenants("a")
+	}, grouptest.Newcomers(1), voters(1))
+}
