@@ -26,7 +26,7 @@ func TestRun(t *testing.T) {
 	t.Parallel() // most of the time it waits for etcd to start and stop
 	dir := t.TempDir()
 	o := options{
-		workloads: "own-64,semaphore-64,rw-64,set-64,put-64,get-64,watch-100,failover", turns: 1, length: 100 * time.Millisecond,
+		workloads: "own-64,semaphore-64,rw-64,set-64,put-64,get-64,watch-100,groups-8-64,beside-small,failover", turns: 1, length: 100 * time.Millisecond,
 		ceiling: true, memory: true, peer: "etcd",
 		dir: filepath.Join(dir, "data"), csv: filepath.Join(dir, "figures.csv"), svg: filepath.Join(dir, "chart.svg"),
 	}
@@ -34,10 +34,10 @@ func TestRun(t *testing.T) {
 	if err := run(t.Context(), o, &out); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(out.String(), "\n"); lines != 10 || !strings.Contains(out.String(), "share of the ceiling: own-64 ") {
-		t.Errorf("%d lines, want a header, 8 rows and a share:\n%s", lines, &out)
+	if lines := strings.Count(out.String(), "\n"); lines != 12 || !strings.Contains(out.String(), "share of the ceiling: own-64 ") {
+		t.Errorf("%d lines, want a header, 10 rows and a share:\n%s", lines, &out)
 	}
-	wantFigures(t, o.csv, 8*3-1+1) // etcd has no semaphore; one workload has a ceiling
+	wantFigures(t, o.csv, 10*3-3+1) // etcd has no semaphore and no further groups; one workload has a ceiling
 	wantProcessorTime(t, o.csv)
 	wantXML(t, o.svg)
 }

@@ -47,6 +47,10 @@ var workloads = []workload{
 	{name: "get-64", text: "64 callers read a key, linearizably", callers: gets(64)},
 	{name: "watch-100", text: "put a key that 100 watchers on three members watch, until all have the change", callers: watches(100)},
 	{name: "sessions-10000", text: "own-64 beside 10,000 sessions", callers: besideSessions(10000, own(64, atLeader))},
+	{name: "groups-1-64", text: "own-64 in a further group", alone: true, callers: ownInGroups(64, 1)},
+	{name: "groups-8-64", text: "own-64 spread over 8 further groups", alone: true, callers: ownInGroups(64, 8)},
+	{name: "beside-small", text: "own-64 in a further group, beside 64 writers of values of 16 bytes in another one", alone: true, callers: besideWrites(64, 64, 16)},
+	{name: "beside-large", text: "likewise, of 128 KiB", alone: true, callers: besideWrites(64, 64, 128<<10)},
 	{name: "failover", text: "the leader stops as in a crash: time to the next grant on another member", once: failover},
 }
 

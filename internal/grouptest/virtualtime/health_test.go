@@ -207,7 +207,7 @@ func TestHealth_DiskAlmostFull(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		conclavehttp.Health(n).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil))
-		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "[!]disk warning: "+text+"\nreadyz check passed\n") {
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "[!]disk warning: "+text+"\n[+]groups ok\nreadyz check passed\n") {
 			g.T.Errorf("%d %s", w.Code, w.Body)
 		}
 		m := n.Metrics()
