@@ -50,7 +50,7 @@ func impersonate(g *membership, liar int) *impostor {
 }
 
 // nowhere is a group that does not exist.
-func nowhere(i int) uint32 { return uint32(math.MaxUint32 - i) }
+func nowhere(i int) uint32 { return math.MaxUint32 - uint32(i) }
 
 // frames are frames of every kind of a group that does not exist.
 func (p *impostor) frames(group uint32) (list []*wire.Frame) {
