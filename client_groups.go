@@ -233,11 +233,12 @@ func (g *clientGroups) attempt(f *remoteGroup, number uint32) (*attempt, error) 
 		return nil, err
 	}
 	f.number, g.used[number] = number, f
-	f.last = &attempt{remote: r, done: make(chan struct{})}
+	a := &attempt{remote: r, done: make(chan struct{})}
+	f.last = a
 	f.door.open(r)
 	r.Start()
-	g.owner.routines.Go(func() { f.last.run(f) })
-	return f.last, nil
+	g.owner.routines.Go(func() { a.run(f) })
+	return a, nil
 }
 
 func (a *attempt) failed() bool { return a.ended() && a.err != nil }
