@@ -49,7 +49,8 @@ type Node struct {
 //
 // Errors: ErrInvalid with every fault of cfg at once, or for a directory that an
 // interrupted [Restore] has left unfinished; ErrCorrupt if the directory is
-// damaged, or if another member knows that it is an older copy; ErrUpgradeRequired if the group or the
+// damaged, or if a member that Open reaches knows that it is an older copy (one that is
+// reached later stops the Node with that error); ErrUpgradeRequired if the group or the
 // directory uses what only a newer build knows; ErrRemoved if the member has left its group;
 // ErrUnavailable with ctx's error if no quorum was found in time; ErrBusy with 1,024
 // processes registered in the group; those of the network and the file system. After
