@@ -86,7 +86,7 @@ func (g *nodeGroups) newGroup(name string) *furtherGroup {
 	f := &furtherGroup{node: n, name: name, history: n.history.of(name), ready: make(chan struct{})}
 	f.ended, f.end = context.WithCancel(context.Background())
 	cfg := n.clientConfig()
-	cfg.Reach = f.reach
+	cfg.Reach, cfg.Idle, cfg.Beside = f.reach, f.idle, n.client
 	cfg.HoldLost = func(name string, fence uint64) { n.holdLost(f.history, name, Fence(fence)) }
 	cfg.Checks = slices.DeleteFunc(slices.Clone(cfg.Checks), func(name string) bool { return name != gossipCheck && name != ProcessCheck })
 	f.client = client.New(cfg)
@@ -100,6 +100,16 @@ func (g *nodeGroups) newGroup(name string) *furtherGroup {
 	f.group = &Group{client: f.client, calls: newCalls(), jobs: survey.NewJobs(nil), isNode: true, dir: n.dir, admin: furtherAdmin{f}}
 	f.group.tracing.tracer, f.group.tracing.log, f.group.tracing.node = n.tracing.tracer, n.tracing.log, n.tracing.node
 	return f
+}
+
+// idle is client.Config.Idle.
+func (f *furtherGroup) idle() bool {
+	r := f.replica.Load()
+	if r == nil {
+		return false
+	}
+	calls, _ := r.Backlog()
+	return calls == 0
 }
 
 // use implements cluster.Config.UseGroup.
@@ -136,6 +146,7 @@ func (g *nodeGroups) use(number uint32) cluster.GroupUse {
 		},
 		Clients:      g.node.clientHandlers(func() *Group { return g.group(number) }),
 		ListsChanged: func(applied uint64) { with(func(c *client.Client) { c.ListsChanged(applied) }) },
+		Submitting:   func() { with((*client.Client).Use) },
 		Started: func(name string, r *replica.Replica) {
 			f := g.numbered(name, number)
 			g.node.routines.Go(func() { f.join(r, &used) })

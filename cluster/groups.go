@@ -39,6 +39,7 @@ type GroupUse struct {
 	replica.Callbacks
 	Clients      clients.Handlers
 	ListsChanged func(applied uint64) // see Config
+	Submitting   func()               // the member is about to submit a command of its own, for which this process must be registered
 	// Started is called when the replica of the group with that name runs, and Ended when it does no more and the member
 	// goes on: the group is deleted. Started does not block.
 	Started func(name string, r *replica.Replica)
@@ -323,6 +324,11 @@ func (g *Groups) each(f func(*hosted)) {
 			f(h)
 		}
 	}
+}
+
+// follow has each replica consider what its group is to follow, at once: a quiet one ticks rarely.
+func (g *Groups) follow() {
+	g.each(func(h *hosted) { h.replica.Post(func(*core.Core) { h.following.consider() }) })
 }
 
 // frame receives a frame of a further group, on the peer's reader. Where this member has no replica yet, or no more, it is

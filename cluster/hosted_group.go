@@ -92,11 +92,11 @@ func (h *hosted) start(first bool) error {
 		return g.peers().Send(member, f)
 	}
 	h.crashes = &crashReports{core: c, crashReportsConfig: crashReportsConfig{
-		self: g.self, boot: g.boot, evidence: g.evidence(), execute: h.replica.Execute, send: send,
+		self: g.self, boot: g.boot, evidence: g.evidence(), execute: submitter{h.replica, h}.Execute, send: send,
 		post: h.replica.Post, commands: g.commands, routine: h.routine, log: h.logger, lifetime: h.lifetime,
 	}}
 	h.following = &followingMembers{
-		number: h.number, core: c, defaults: g.defaults, group: h.replica, commands: g.commands,
+		number: h.number, core: c, defaults: g.defaults, group: submitter{h.replica, h}, commands: g.commands,
 		routine: h.routine, post: h.replica.Post, log: h.logger, lifetime: h.lifetime,
 	}
 	h.clients = clients.New(clients.Config{
@@ -107,6 +107,19 @@ func (h *hosted) start(first bool) error {
 	h.replica.Start(g.peers(), h.clients)
 	h.routine("failure detector", g.detector(h).run)
 	return nil
+}
+
+// submitter is the replica as what submits commands of the member itself uses it. The registration of this process may have expired, if it
+// uses nothing of the group: then the first command has no effect, and is submitted again later, as always.
+type submitter struct {
+	*replica.Replica
+	of *hosted
+}
+
+// Execute implements group.
+func (s submitter) Execute(ctx context.Context, command []byte) (*wire.Reply, error) {
+	s.of.use.Submitting()
+	return s.Replica.Execute(ctx, command)
 }
 
 // stop ends the replica while the member goes on.

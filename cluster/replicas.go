@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"unsafe"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -42,7 +43,11 @@ func (m *Member) groupsConfig() groupsConfig {
 			return cfg
 		},
 		evidence: func() *crash.Evidence { return m.crashes.evidence }, roster: m.roster, peers: func() replica.Peers { return m.port }, addresses: m.memberAddresses,
-		detector: func(h *hosted) *failureDetector { return m.failureDetector(h.replica, h.lifetime, h.logger) },
+		detector: func(h *hosted) *failureDetector {
+			d := m.failureDetector(h.replica, h.lifetime, h.logger)
+			d.group = submitter{h.replica, h}
+			return d
+		},
 		commands: m.cfg.Commands, logger: m.log, lifetime: m.lifetime, routine: m.routine, fail: m.fail, stopped: m.stopped,
 	}
 }
@@ -113,7 +118,18 @@ type defaultGroup interface {
 // host is what a replica knows of its member.
 type host struct {
 	*Member
-	listed *fact.Directory // the last that was published
+	// The last that were published.
+	listed   *fact.Directory
+	followed followed
+}
+
+// followed is what the further groups follow of the default one.
+type followed struct {
+	members *fact.MemberRecord // the first of the machine's slice, which is never changed
+	n       int
+	conf    *raftpb.ConfState
+	level   uint32
+	config  fact.GroupConfig
 }
 
 var _ replica.Host = (*host)(nil)
@@ -132,6 +148,11 @@ func (h *host) Published(s *replica.Status) {
 	if s.Directory != h.listed {
 		h.listed = s.Directory
 		h.groups.due.Set()
+	}
+	now := followed{unsafe.SliceData(s.Admitted), len(s.Admitted), s.Conf, s.Level, s.Config}
+	if now != h.followed {
+		h.followed = now
+		h.groups.follow()
 	}
 }
 

@@ -26,12 +26,12 @@ func (e *elections) tick() {
 // leaderKnown ends the campaigns.
 func (e *elections) leaderKnown() { e.campaignAt, e.campaignPause = 0, 0 }
 
-// PeerDisconnected reports that the connection from a peer has broken. If that was the
+// peerDisconnected runs when the connection from a peer has broken. If that was the
 // leader, it has probably crashed: this member forgets the leader, so that it may vote
 // before the election timeout, and campaigns after a short random delay. The next
 // heartbeat of a live leader cancels that, and pre-vote keeps a mistaken campaign from
 // deposing it.
-func (e *elections) PeerDisconnected(peer uint64) {
+func (e *elections) peerDisconnected(peer uint64) {
 	if p := e.peers.byID[peer]; p != nil {
 		p.connectionLost()
 	}

@@ -37,6 +37,7 @@ type Core struct {
 	notices      commitNotices
 	reconciler   reconciler
 	installation installation
+	quiet        quiescence
 	proposals    proposals
 	disk         disk
 
@@ -65,6 +66,8 @@ type Config struct {
 	MaxCallBytes      int    // of their commands; 0: no limit
 	// MayRemove reports whether a member that was removed may leave the configuration. It runs in Take. nil: always.
 	MayRemove func(id uint64) bool
+	// Quiet lets the group be quiet while it has nothing to do, which each member must know of.
+	Quiet bool
 }
 
 // MaxPosition bounds an index or a term from which a log can go on.
@@ -94,6 +97,7 @@ func New(cfg Config) (*Core, error) {
 	c.snapshotSending = snapshotSending{
 		raftNode: &c.raftNode, peers: &c.peers, arbitration: &c.arbitration, notices: &c.notices, out: &c.out,
 	}
+	c.quiet = quiescence{raftNode: &c.raftNode, peers: &c.peers, out: &c.out, may: cfg.Quiet}
 	c.proposals = proposals{raftNode: &c.raftNode, commit: c.metrics.Commit}
 	c.calls = calls{
 		raftNode: &c.raftNode, inbox: &c.inbox, out: &c.out, resent: &c.metrics.Resent,
@@ -117,10 +121,15 @@ func New(cfg Config) (*Core, error) {
 	return c, nil
 }
 
-// Tick must be called once in each heartbeat interval.
+// Tick must be called once in each heartbeat interval, unless the member is Quiet: then it has no effect.
 func (c *Core) Tick() {
+	if c.quiet.state == asleep {
+		return
+	}
 	c.ticks++
-	c.node.Tick()
+	if c.quiet.state == awake {
+		c.node.Tick()
+	}
 	c.elections.tick()
 	if c.role.Lead != raft.None {
 		c.calls.resendOverdue()
@@ -130,6 +139,7 @@ func (c *Core) Tick() {
 	c.checkpoints.tick()
 	c.leadershipTransfers.checkDisk(&c.disk)
 	c.arbitration.checkDigests()
+	c.considerQuiet()
 }
 
 // Receive passes a message of an authenticated peer to raft. It returns ErrInadmissible
@@ -150,6 +160,7 @@ func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 	if m.GetType() == raftpb.MsgSnap {
 		return refuse("snapshot outside of a snapshot connection")
 	}
+	c.quiet.received(m)
 	switch {
 	case m.GetType() == raftpb.MsgReadIndex:
 		c.reads.receiveReadRequest(m)
@@ -203,7 +214,10 @@ func (c *Core) ReadStale(r Read) error {
 }
 
 // Unreachable reports that a message to a peer was dropped.
-func (c *Core) Unreachable(peer uint64) { c.node.ReportUnreachable(peer) }
+func (c *Core) Unreachable(peer uint64) {
+	c.node.ReportUnreachable(peer)
+	c.quiet.wake()
+}
 
 // Take processes the events since the last Take and returns their effects. now is the
 // monotonic time, read after all these events: if a batch were stamped with a time from
@@ -240,6 +254,9 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 	}
 	c.installation.discardStaged()
 	c.out.Reads = append(c.out.Reads, c.reads.applied(c.applied)...)
+	if c.quiet.state != awake && !c.idle() {
+		c.quiet.wake()
+	}
 	out := c.out
 	c.out = Effects{}
 	out.Machine = c.machine
@@ -249,9 +266,16 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 
 // Reconnected reports a new connection to a peer: what was on its way may be lost.
 func (c *Core) Reconnected(peer uint64) {
+	c.quiet.wake()
 	if c.role.Lead == peer {
 		c.retryCalls()
 	}
+}
+
+// PeerDisconnected reports that the connection from a peer has broken, see elections.
+func (c *Core) PeerDisconnected(peer uint64) {
+	c.quiet.wake()
+	c.elections.peerDisconnected(peer)
 }
 
 // retryCalls sends every pending command again: a former leader or connection may have

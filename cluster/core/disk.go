@@ -40,6 +40,9 @@ func (d *disk) next(tick uint64) []write {
 	return d.batch
 }
 
+// isIdle reports whether nothing is written, or waits for it.
+func (d *disk) isIdle() bool { return len(d.batch)+len(d.queue) == 0 && d.commit == nil }
+
 // answer makes the queue the batch under way if nothing of it must be written: then
 // its responses depend only on what is durable.
 func (d *disk) answer() bool {

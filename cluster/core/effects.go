@@ -15,6 +15,7 @@ type Effects struct {
 	Forwards      []Forward
 	Transfers     []TransferMessage
 	Digests       []DigestMessage
+	Quiet         []QuietMessage
 	Cancelled     []uint64          // peers to which a snapshot in flight is useless
 	Snapshots     []*raftpb.Message // MsgSnap; to be sent with the state by a stream
 	Machine       Machine           // after these events
@@ -42,6 +43,12 @@ type TransferMessage struct {
 type DigestMessage struct {
 	To     uint64
 	Digest *wire.Digest
+}
+
+// QuietMessage is a message about the quiet of the group to another member.
+type QuietMessage struct {
+	To    uint64
+	Quiet *wire.Quiet
 }
 
 // Notification notifies this process of a result of the log, in log order: the changes
@@ -87,11 +94,12 @@ type Driver interface {
 	// Write starts writing a batch to the disk. Core.Stored must be called when the
 	// batch is durable. There is one batch in flight at a time.
 	Write(Batch)
-	// Send, Forward, SendTransfer and SendDigest send a message to a peer. It may be lost.
+	// Send, Forward, SendTransfer, SendDigest and SendQuiet send a message to a peer. It may be lost.
 	Send(*raftpb.Message)
 	Forward(to uint64, s *wire.Submission)
 	SendTransfer(to uint64, t *wire.LeadershipTransfer)
 	SendDigest(to uint64, d *wire.Digest)
+	SendQuiet(to uint64, q *wire.Quiet)
 	// SendSnapshot reads the state on the disk (see Snapshot), has it confirmed by
 	// Core.ConfirmSnapshot, and streams it to a peer. It reports the progress to
 	// Core.SnapshotProgress and the result to Core.SnapshotSent.
@@ -150,6 +158,9 @@ func (e *Effects) Deliver(d Driver) {
 	}
 	for _, m := range e.Digests {
 		d.SendDigest(m.To, m.Digest)
+	}
+	for _, m := range e.Quiet {
+		d.SendQuiet(m.To, m.Quiet)
 	}
 	for _, to := range e.Cancelled {
 		d.CancelSnapshot(to)

@@ -149,10 +149,11 @@ func (d *recorder) SendTransfer(to uint64, m *wire.LeadershipTransfer) {
 func (d *recorder) SendDigest(to uint64, m *wire.Digest) {
 	d.note("digest of %d to %d", m.GetIndex(), to)
 }
-func (d *recorder) SendSnapshot(m *raftpb.Message) { d.note("snapshot to %d", m.GetTo()) }
-func (d *recorder) CancelSnapshot(uint64)          { d.note("cancel") }
-func (d *recorder) Progressed()                    { d.note("progressed") }
-func (d *recorder) Restored(m Machine)             { d.note("restored %t", m != nil) }
+func (d *recorder) SendQuiet(to uint64, m *wire.Quiet) { d.note("%v to %d", m.GetStep(), to) }
+func (d *recorder) SendSnapshot(m *raftpb.Message)     { d.note("snapshot to %d", m.GetTo()) }
+func (d *recorder) CancelSnapshot(uint64)              { d.note("cancel") }
+func (d *recorder) Progressed()                        { d.note("progressed") }
+func (d *recorder) Restored(m Machine)                 { d.note("restored %t", m != nil) }
 func (d *recorder) Changed(k []fact.KeyChange, l []fact.LeaderChange) {
 	d.note("%d keys, %d leaders", len(k), len(l))
 }

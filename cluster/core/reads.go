@@ -50,6 +50,9 @@ type read struct {
 
 func (r *reads) len() int { return len(r.inFlight) + len(r.waiting) }
 
+// isIdle reports whether there is none, of this member or of a peer.
+func (r *reads) isIdle() bool { return r.len()+len(r.ready)+len(r.early) == 0 }
+
 // next returns the context of a request to send now, or nil. A request without an
 // answer is lost after timeout ticks, as raft drops requests silently.
 func (r *reads) next(tick, timeout uint64) []byte {

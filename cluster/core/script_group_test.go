@@ -86,6 +86,7 @@ func (p *player) start() {
 		c.ID, c.Machine, c.Incarnation = p.id, machine, wire.ID{byte(p.id), byte(p.starts)}
 		c.Rand, c.Logger = rand.New(rand.NewPCG(p.id, 1)), slog.New(scriptLog{p})
 		c.Keep, c.KeepBytes = cmp.Or(options["keep"], c.Keep), cmp.Or(options["keepbytes"], c.KeepBytes)
+		c.Quiet = options["quiet"] != 0
 		c.CheckpointEntries, c.MaxCalls = int(options["checkpoint"]), int(cmp.Or(options["calls"], 10))
 	})
 }
@@ -153,7 +154,7 @@ func (p *player) step() (busy bool) {
 	}
 	p.answers()
 	p.write(out.Batch)
-	return len(out.Messages)+len(out.Forwards)+len(out.Digests)+len(out.Transfers)+len(out.Snapshots)+len(out.Notifications) > 0 ||
+	return len(out.Messages)+len(out.Forwards)+len(out.Digests)+len(out.Quiet)+len(out.Transfers)+len(out.Snapshots)+len(out.Notifications) > 0 ||
 		!out.Batch.isEmpty() && len(p.writing) == 0
 }
 
@@ -177,6 +178,10 @@ func (p *player) sendRest(out Effects) {
 	}
 	for _, m := range out.Digests {
 		g.send(p.id, m.To, "digest", fmt.Sprintf("of %d", m.Digest.GetIndex()), func(to *player) { to.ReceiveDigest(p.id, m.Digest) })
+	}
+	for _, m := range out.Quiet {
+		text := fmt.Sprintf("%v at %d", m.Quiet.GetStep(), m.Quiet.GetIndex())
+		g.send(p.id, m.To, "quiet", text, func(to *player) { to.ReceiveQuiet(p.id, m.Quiet) })
 	}
 	for _, to := range out.Cancelled {
 		g.printf("%d: cancels the snapshot for %d", p.id, to)

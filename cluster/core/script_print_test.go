@@ -166,6 +166,9 @@ func (p *player) status() {
 	if p.arbitration.contested() {
 		text += ", in dispute"
 	}
+	if p.Quiet() {
+		text += ", quiet"
+	}
 	if s.Plan != "" {
 		text += ", plan: " + shorten(s.Plan)
 	}

@@ -69,6 +69,10 @@ func (d driver) SendDigest(to uint64, digest *wire.Digest) {
 	d.peers.Send(to, &wire.Frame{Body: &wire.Frame_Digest{Digest: digest}})
 }
 
+func (d driver) SendQuiet(to uint64, quiet *wire.Quiet) {
+	d.peers.Send(to, &wire.Frame{Body: &wire.Frame_Quiet{Quiet: quiet}})
+}
+
 func (d driver) SendSnapshot(message *raftpb.Message) { d.snapshots.start(message) }
 
 func (d driver) CancelSnapshot(to uint64) { d.snapshots.cancel(to) }

@@ -4,7 +4,7 @@ import "time"
 
 // Health is what a replica knows of its own condition. None of it needs the loop.
 type Health struct {
-	// Idle is for how long the loop has served no event. Each tick is one.
+	// Idle is for how long the loop has served no event that was due. Each tick is one.
 	Idle time.Duration
 	// Reported is the commit index that the leader has reported.
 	Reported uint64
@@ -24,6 +24,9 @@ func (r *Replica) Health() (*Status, Health) {
 	passed, s := r.pulse.lastPass(), r.Status()
 	now := time.Since(r.pulse.began)
 	h := Health{Idle: max(0, now-passed), Reported: s.lag.reported, Regained: s.lag.regained > 0}
+	if s.Quiet {
+		h.Idle = max(0, h.Idle-r.tickInterval(true))
+	}
 	if s.Applied < h.Reported {
 		h.Behind = max(0, now-s.lag.since)
 	}

@@ -31,6 +31,10 @@ func (r *Replica) loop() {
 		select {
 		case <-ticker.C:
 			r.tick()
+			if r.core.Quiet() {
+				r.pulse.pass()
+				continue
+			}
 		case event := <-r.inbound:
 			event(r.core)
 			r.drain()
@@ -54,28 +58,54 @@ func (r *Replica) loop() {
 			r.ended = true
 			return
 		}
-		r.cfg.Woke()
-		var err error
-		if r.effects, err = r.core.Take(r.pulse.pass()); err != nil {
+		if err := r.step(); err != nil {
 			r.cfg.Fail(err)
 			return
 		}
-		r.backlog.update(r.core.Backlog())
-		if r.cfg.Effects != nil {
-			r.cfg.Effects(&r.effects)
-		}
-		r.Acknowledged.progressed(r.core)
-		r.share.queue(&r.effects)
-		woken := r.effects.Callers()
-		r.effects.Deliver(driver{r})
-		woken += r.share.run(r.core.Machine())
-		r.clients.Deliver()
-		r.share.spent = 0
-		r.yielding.woke(woken)
+		r.pace(ticker)
 	}
 }
 
-// tick does what is due at each heartbeat interval.
+// step carries out the effects of the events that have run.
+func (r *Replica) step() (err error) {
+	r.cfg.Woke()
+	if r.effects, err = r.core.Take(r.pulse.pass()); err != nil {
+		return err
+	}
+	r.backlog.update(r.core.Backlog())
+	if r.cfg.Effects != nil {
+		r.cfg.Effects(&r.effects)
+	}
+	r.Acknowledged.progressed(r.core)
+	r.share.queue(&r.effects)
+	woken := r.effects.Callers()
+	r.effects.Deliver(driver{r})
+	woken += r.share.run(r.core.Machine())
+	r.clients.Deliver()
+	r.share.spent = 0
+	r.yielding.woke(woken)
+	return nil
+}
+
+// quietTicks is how many heartbeat intervals there are between two ticks of a quiet group.
+const quietTicks = 20
+
+// pace has a quiet group tick rarely.
+func (r *Replica) pace(ticker *time.Ticker) {
+	if quiet := r.core.Quiet(); quiet != r.quiet {
+		r.quiet = quiet
+		ticker.Reset(r.tickInterval(quiet))
+	}
+}
+
+func (r *Replica) tickInterval(quiet bool) time.Duration {
+	if quiet {
+		return quietTicks * r.cfg.Heartbeat
+	}
+	return r.cfg.Heartbeat
+}
+
+// tick does what is due at each heartbeat interval, and of a quiet group less often.
 func (r *Replica) tick() {
 	r.core.Tick()
 	if r.ticks++; r.ticks%acknowledgedTicks == 0 {
@@ -136,6 +166,8 @@ func (r *Replica) Frame(from uint64, f *wire.Frame) {
 		}
 	case *wire.Frame_LeadershipTransfer:
 		event = func(c *core.Core) { c.ReceiveTransfer(from, body.LeadershipTransfer) }
+	case *wire.Frame_Quiet:
+		event = func(c *core.Core) { c.ReceiveQuiet(from, body.Quiet) }
 	case *wire.Frame_Digest:
 		process := r.Acknowledged.process(from)
 		event = func(c *core.Core) {

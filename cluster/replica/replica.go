@@ -99,12 +99,12 @@ type Callbacks struct {
 	Ended         func(fact.Ended)                                         // a session has ended
 	LeaderChanged func(leader, term uint64)
 	Woke          func()        // at each wake-up of the loop, ticks included
-	Ticked        func(Machine) // at each heartbeat interval; nil: ignored
+	Ticked        func(Machine) // at each heartbeat interval, and at some of them while the group is quiet; nil: ignored
 }
 
 // Host is the member around a replica. Its methods run on the loop's goroutine, and do not block.
 type Host interface {
-	// Ticked runs at each heartbeat interval.
+	// Ticked runs at each heartbeat interval, and at some of them while the group is quiet.
 	Ticked()
 	// Published runs after each change of the status.
 	Published(*Status)
@@ -172,6 +172,7 @@ type Replica struct {
 	fetched   []event
 	effects   core.Effects
 	ticks     uint64
+	quiet     bool // so the loop ticks rarely
 	leaderLog leaderLog
 	snapshots snapshotSender
 	share     share

@@ -26,7 +26,8 @@ type Status struct {
 	Conf       *raftpb.ConfState
 	Removed    []uint64
 	Admitted   []fact.MemberRecord // to the group, and not removed; not all are in Conf yet
-	Ticks      uint64
+	Ticks      uint64              // they stand still while the group is quiet
+	Quiet      bool                // the group has nothing to do, see core.Core.Quiet
 	Peers      map[uint64]core.PeerProgress
 	Registered bool               // this process
 	Level      uint32             // the group's feature level
@@ -57,7 +58,7 @@ func (r *Replica) publish() {
 	contact := r.lag.note(c, peers, before != nil && !before.Registered, now, r.cfg.Heartbeat, r.cfg.Election)
 	r.leaderLog.watch(r.cfg.Logger, contact, c.Leader, now, 2*r.cfg.Election)
 	s := &Status{
-		Plan: c.Plan, Ticks: c.Ticks, Peers: peers,
+		Plan: c.Plan, Ticks: c.Ticks, Quiet: r.core.Quiet(), Peers: peers,
 		Leader: c.Leader, Term: c.Term,
 		Commit: c.Commit, Applied: c.Applied,
 		Installed:  c.Installed,

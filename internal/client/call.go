@@ -99,6 +99,7 @@ type commands struct {
 	group   Group                       // set by Connect
 	reach   func(context.Context) error // Config.Reach
 	expired func(incarnation wire.ID)   // runs when the registration of this process has expired
+	used    func()                      // runs when a command is submitted
 	// replacements counts how often a snapshot replaced the state, and outcomes
 	// may have been skipped.
 	replacements atomic.Uint64
@@ -117,6 +118,7 @@ func (c *commands) pursue(cmd *wire.Command, on func(answer)) {
 
 // submit submits a command, which is encoded only if it is not refused.
 func (c *commands) submit(cmd *wire.Command, k Call, urgent bool) {
+	c.used()
 	c.group.Submit(wire.CommandSize(cmd), func() []byte { return encode(cmd) }, k, urgent)
 }
 

@@ -25,6 +25,13 @@ type Config struct {
 	// Patience is for how long this process may not run before that is logged, see [pause.New]. Default: 1 s.
 	Patience time.Duration
 
+	// Idle, if not nil, lets the registration of this process expire while it uses nothing of the group: renewals end while there is no
+	// lease, no command was submitted since the last renewal, and Idle reports that no call is pending. The next command registers it again.
+	Idle func() bool
+	// Beside, if not nil, is a client of this process that began before and ends after this one, and of which it uses the clock, and the watch
+	// for pauses.
+	Beside *Client
+
 	// LeaseEnded and HoldLost report the end of a lease and, after it, each hold
 	// that was lost with it. They must not block.
 	LeaseEnded func(id wire.ID, why error)
@@ -63,7 +70,12 @@ type Client struct {
 }
 
 // New returns a client that is not connected to a group yet; see Start.
-func New(cfg Config) *Client { return newClient(cfg, leaseclock.New(leaseclock.System())) }
+func New(cfg Config) *Client {
+	if cfg.Beside != nil {
+		return newClient(cfg, cfg.Beside.clock)
+	}
+	return newClient(cfg, leaseclock.New(leaseclock.System()))
+}
 
 func newClient(cfg Config, clock *leaseclock.Clock) *Client {
 	c := &Client{cfg: cfg, log: cfg.Logger, clock: clock}
@@ -75,14 +87,23 @@ func newClient(cfg Config, clock *leaseclock.Clock) *Client {
 	c.checks.byName = make(map[string]*check)
 	c.feeds.begin(&c.lifetime, c.commands.query)
 	c.lists.life = &c.lifetime
-	c.renewal.commands, c.renewal.leases, c.renewal.clock = &c.commands, &c.leases, clock
+	c.renewal.commands, c.renewal.leases, c.renewal.clock, c.renewal.idle = &c.commands, &c.leases, clock, cfg.Idle
+	c.commands.used = c.renewal.use
 	c.losses.log, c.losses.lost, c.losses.report = cfg.Logger, &c.metrics.Lost, cfg.HoldLost
-	c.pauses = pause.New(cmp.Or(cfg.Patience, time.Second), func(p pause.Pauses) {
+	if cfg.Beside != nil {
+		c.pauses = cfg.Beside.pauses
+	} else {
+		c.pauses = c.newPauses()
+	}
+	c.metrics.Margin = metrics.NewLongDurations()
+	return c
+}
+
+func (c *Client) newPauses() *pause.Watch {
+	return pause.New(cmp.Or(c.cfg.Patience, time.Second), func(p pause.Pauses) {
 		c.log.Warn("this process did not run", "paused", p.Longest.Round(pauseUnit), "pauses", p.Count, "total", p.Total.Round(pauseUnit),
 			"remedy", "its leases may have ended, and other members take it for dead: look for "+pause.Causes)
 	})
-	c.metrics.Margin = metrics.NewLongDurations()
-	return c
 }
 
 // Registration makes the command that registers this process. attempt counts the
@@ -108,7 +129,9 @@ func (c *Client) Register(ctx context.Context) error {
 	}
 	if err == nil {
 		c.renewal.begin()
-		c.pauses.Start(c.clock)
+		if c.cfg.Beside == nil {
+			c.pauses.Start(c.clock)
+		}
 	}
 	return err
 }
@@ -124,7 +147,9 @@ func (c *Client) EndLeases() {
 // StopRenewing ends the renewals.
 func (c *Client) StopRenewing() {
 	c.renewal.stop()
-	c.pauses.Stop()
+	if c.cfg.Beside == nil {
+		c.pauses.Stop()
+	}
 }
 
 // Stopping notifies the client that the group is about to become unreachable, and why: from then on it refuses every use.
@@ -161,6 +186,9 @@ func (c *Client) Stopped(why error, graceful bool) {
 // Deregister ends the registration of this process in the group, and with it its
 // leases that have a TTL. It blocks until the group has agreed or ctx is done.
 func (c *Client) Deregister(ctx context.Context) error {
+	if c.renewal.expired() {
+		return nil
+	}
 	answered := make(chan answer, 1)
 	c.pursue(&wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}},
 		func(a answer) { answered <- a })

@@ -98,6 +98,13 @@ func (s *leases) Sessions() (ids []wire.ID) {
 	return ids
 }
 
+// none reports whether there is no lease, and none is being opened for this process.
+func (s *leases) none() bool {
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	return len(s.byID) == 0 && s.own == nil && s.opening == nil
+}
+
 // RenewalInterval is how often this process renews its registration and its leases.
 func (s *leases) RenewalInterval() time.Duration { return s.smallestSpan() / 3 }
 

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/leaseclock"
@@ -16,11 +17,17 @@ type renewal struct {
 	commands *commands
 	leases   *leases
 	clock    *leaseclock.Clock
+	idle     func() bool // Config.Idle
+
+	used   atomic.Bool // a command was submitted since the last renewal
+	lapsed atomic.Bool // there are no renewals until a command is submitted; set under mu
 
 	mu      sync.Mutex
 	timer   *time.Timer // guarded by mu
 	due     instant     // guarded by mu; when the timer runs; never while a renewal is under way
 	stopped bool        // guarded by mu
+
+	lapsedAt instant // guarded by mu
 }
 
 func (r *renewal) begin() { r.schedule(r.clock.Now()) }
@@ -66,9 +73,9 @@ func (r *renewal) hasten(l *Lease) {
 }
 
 func (r *renewal) send() {
-	r.mu.Lock()
-	r.due = never
-	r.mu.Unlock()
+	if r.lapse() {
+		return
+	}
 	sent := r.clock.Now()
 	renew := renewCommand()
 	r.commands.group.Renew(wire.CommandSize(renew), func() []byte { return encode(renew) }, &call{commands: r.commands, on: func(a answer) {
@@ -76,6 +83,54 @@ func (r *renewal) send() {
 		r.schedule(sent)
 	}})
 }
+
+// lapse runs when a renewal is due. It ends the renewals if this process uses nothing of the group, and reports whether it has.
+func (r *renewal) lapse() bool {
+	idle := r.idle != nil && !r.used.Swap(false) && r.leases.none() && r.idle()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.due = never
+	if !idle {
+		return false
+	}
+	r.lapsed.Store(true)
+	if r.used.Load() { // a command came meanwhile, and may not have seen that
+		r.lapsed.Store(false)
+		return false
+	}
+	r.lapsedAt = r.clock.Now()
+	return true
+}
+
+// expired reports whether the renewals lapsed so long ago that the group has forgotten this process.
+func (r *renewal) expired() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lapsed.Load() && r.clock.Now()-r.lapsedAt > instant(2*r.leases.incarnationTTL)
+}
+
+// use notes that a command is submitted, and begins the renewals again if they have lapsed. If the registration has expired, that
+// command or the renewal finds out, and registers this process again.
+func (r *renewal) use() {
+	if r.idle == nil {
+		return
+	}
+	if !r.used.Load() {
+		r.used.Store(true)
+	}
+	if !r.lapsed.Load() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lapsed.CompareAndSwap(true, false) && !r.stopped {
+		r.due = r.clock.Now()
+		r.timer.Reset(0)
+	}
+}
+
+// Use begins the renewals again that have lapsed, for commands that this process submits without the client.
+func (c *Client) Use() { c.renewal.use() }
 
 // acknowledged moves the deadlines of the leases that are bound to the incarnation
 // that was renewed. They count from the moment at which the renewal was sent: the

@@ -95,6 +95,13 @@ func (d driver) SendDigest(to uint64, digest *wire.Digest) {
 	})
 }
 
+func (d driver) SendQuiet(to uint64, quiet *wire.Quiet) {
+	from := d.id()
+	d.sim.deliver(d.n, int(to-1), func(to *process) {
+		to.post(func(c *core.Core) { c.ReceiveQuiet(from, quiet) })
+	})
+}
+
 func (d driver) Progressed() {}
 
 func (d driver) Restored(m core.Machine) {

@@ -189,7 +189,7 @@ func (m *simMember) startReplica(run *hostProcess, log *raftlog.Log, incarnation
 		Tick: tick, ElectionTicks: electionTicks,
 		Rand:   rand.New(rand.NewPCG(binary.BigEndian.Uint64(incarnation[:]), 0)),
 		Logger: discardLogger, Keep: m.sim.faults.keepEntries, KeepBytes: 8 << 20, CheckpointEntries: m.sim.faults.checkpointEntries, MaxCalls: 100,
-		MayRemove: proc.mayRemove,
+		MayRemove: proc.mayRemove, Quiet: m.of != nil,
 	})
 	if err != nil {
 		m.sim.fail("member %d: %v", m.n, err)
