@@ -269,6 +269,7 @@ func (n *Node) stop(graceful func()) bool {
 
 // beginShutdown refuses every further use, of each group, also of those that start from now on.
 func (n *Node) beginShutdown() {
+	n.member.BeginShutdown()
 	n.groups.close()
 	n.eachClient((*client.Client).BeginShutdown)
 }

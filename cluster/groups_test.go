@@ -130,3 +130,22 @@ func TestGroups_DurableWhileErased(t *testing.T) {
 		}
 	}
 }
+
+// A joint configuration may have the same voters, and is no settled one.
+func TestIsConfOf(t *testing.T) {
+	for _, test := range []struct {
+		conf   *raftpb.ConfState
+		voters []uint64
+		want   bool
+	}{
+		{&raftpb.ConfState{Voters: []uint64{3, 1, 2}}, []uint64{1, 2, 3}, true},
+		{&raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}}, []uint64{1, 2, 3}, true},
+		{&raftpb.ConfState{Voters: []uint64{1, 2, 3}, VotersOutgoing: []uint64{1, 2, 4}}, []uint64{1, 2, 3}, false},
+		{&raftpb.ConfState{Voters: []uint64{1, 2}}, []uint64{1, 2, 3}, false},
+		{&raftpb.ConfState{}, []uint64{1}, false},
+	} {
+		if got := isConfOf(test.conf, test.voters); got != test.want {
+			t.Errorf("%v as %v: %t", test.conf, test.voters, got)
+		}
+	}
+}

@@ -114,6 +114,10 @@ type Member struct {
 	metrics  Metrics
 	lifetime context.Context
 	end      context.CancelCauseFunc
+	// spreading is within lifetime, and done when the member begins to shut down: nothing moves leaders any more to spread them.
+	spreading    context.Context
+	endSpreading context.CancelFunc
+
 	routines sync.WaitGroup
 	done     chan struct{}
 	err      error // set before done is closed
@@ -130,6 +134,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 		done:  make(chan struct{}),
 	}
 	m.lifetime, m.end = context.WithCancelCause(context.Background())
+	m.spreading, m.endSpreading = context.WithCancel(m.lifetime)
 	if err := m.start(ctx); err != nil {
 		m.end(err)
 		m.tearDown()
@@ -295,6 +300,10 @@ func (m *Member) checkMeta() error {
 	_, err := gossip.EncodeMeta(member)
 	return err
 }
+
+// BeginShutdown notes that this member is about to stop or to leave: the leaderships that it transfers from now on are those that a
+// shutdown transfers.
+func (m *Member) BeginShutdown() { m.endSpreading() }
 
 // AnnounceShutdown announces by gossip that this process stops, so that the failure
 // detector reports it at once. It blocks for a fraction of a second.

@@ -19,6 +19,8 @@ var (
 	ErrNotLeader = errors.New("this member does not lead the group")
 	// ErrNoSuccessor: leadership cannot be transferred.
 	ErrNoSuccessor = errors.New("no other voter is up to date")
+	// ErrTransferRefused: the voter is not up to date, or another transfer is under way; the call had no effect.
+	ErrTransferRefused = errors.New("the voter is not up to date, or another leadership transfer is under way")
 	// ErrTooManyTransfers: as many as may be are under way; the call had no effect.
 	ErrTooManyTransfers = fmt.Errorf("limit exceeded: %d leadership transfers are under way; wait for them", maxTransfers)
 )
@@ -78,7 +80,24 @@ func (l *leadershipTransfers) StepDown(done chan<- error) {
 	l.transfer(&transfer{done: done})
 }
 
-// AbandonTransfer abandons a Transfer or StepDown. It reports whether that may
+// StepDownTo transfers leadership from this member to another voter that is up to date. Unlike Transfer it has no effect if
+// this member does not lead (ErrNotLeader), or if another transfer is under way or the voter would have to catch up
+// first (ErrTransferRefused): during a transfer the leader proposes nothing.
+func (l *leadershipTransfers) StepDownTo(to uint64, done chan<- error) {
+	s := l.node.Status()
+	// raft resets RecentActive once in each election timeout, until the next message: a later call succeeds.
+	p := s.Progress[to]
+	switch {
+	case !l.isLeader():
+		done <- ErrNotLeader
+	case s.LeadTransferee != raft.None || to == l.id || !l.isVoter(to) || !p.RecentActive || !l.isCurrent(p):
+		done <- ErrTransferRefused
+	default:
+		l.transfer(&transfer{to: to, done: done})
+	}
+}
+
+// AbandonTransfer abandons a Transfer, StepDown or StepDownTo. It reports whether that may
 // still take effect: not while no leader has been asked.
 func (l *leadershipTransfers) AbandonTransfer(done chan<- error) (asked bool) {
 	asked = true

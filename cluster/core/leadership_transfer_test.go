@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -189,6 +190,64 @@ func TestTransfer_ReceivedByLeader(t *testing.T) {
 	}
 	if want := []string{fmt.Sprintf("to 2: 3 in term %d, refused true", r.term)}; !slices.Equal(sent, want) {
 		t.Fatalf("gives up with %q, want %q", sent, want)
+	}
+}
+
+// A member steps down to another voter that is up to date, or not at all.
+func TestStepDownTo(t *testing.T) {
+	pending := errors.New("no answer yet")
+	for name, test := range map[string]struct {
+		follows bool
+		first   func(*rig)
+		to      uint64
+		asked   uint64 // the successor that raft is given
+		want    error
+	}{
+		"a follower":                 {follows: true, to: 3, want: ErrNotLeader},
+		"to itself":                  {to: 1, want: ErrTransferRefused},
+		"to an unknown member":       {to: 9, want: ErrTransferRefused},
+		"to a voter never heard":     {to: 3, want: ErrTransferRefused},
+		"to a voter up to date":      {to: 2, asked: 2, want: pending},
+		"to a voter that is silent":  {first: func(r *rig) { r.pass(electionTicks, 3) }, to: 2, want: ErrTransferRefused},
+		"another transfer is asked":  {first: func(r *rig) { r.Transfer(3, make(chan error, 1)) }, to: 2, asked: 3, want: ErrTransferRefused},
+		"the same transfer is asked": {first: func(r *rig) { r.Transfer(2, make(chan error, 1)) }, to: 2, asked: 2, want: ErrTransferRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t).inRole(!test.follows)
+			if test.first != nil {
+				test.first(r)
+			}
+			done := make(chan error, 2)
+			r.StepDownTo(test.to, done)
+			if got := r.node.BasicStatus().LeadTransferee; got != test.asked {
+				t.Errorf("successor %d, want %d", got, test.asked)
+			}
+			r.settle()
+			got := pending
+			if len(done) > 0 {
+				got = <-done
+			}
+			if got != test.want || len(done) > 0 {
+				t.Errorf("answered %v, want %v; and %d more", got, test.want, len(done))
+			}
+		})
+	}
+}
+
+// A member is current that needs no more than a few messages.
+func TestIsCurrent(t *testing.T) {
+	n := &raftNode{applied: 5000}
+	for _, test := range []struct {
+		state tracker.StateType
+		match uint64
+		want  bool
+	}{
+		{tracker.StateReplicate, 5000, true}, {tracker.StateReplicate, 5000 - maxLag, true}, {tracker.StateReplicate, 5000 - maxLag - 1, false},
+		{tracker.StateProbe, 5000, false}, {tracker.StateSnapshot, 5000, false},
+	} {
+		if got := n.isCurrent(tracker.Progress{State: test.state, Match: test.match}); got != test.want {
+			t.Errorf("%v at %d: %t", test.state, test.match, got)
+		}
 	}
 }
 

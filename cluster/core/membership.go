@@ -6,15 +6,14 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/conclave-go/conclave/cluster/reconcile"
 	"github.com/conclave-go/conclave/internal/fact"
 )
 
 // maxLag is how many entries a standby may lag behind what the leader has applied, and be
-// promoted. The rest takes a few messages. It must have the last membership change, or it
-// might not know a voter that needs its vote.
+// promoted, or a voter, and become the leader by StepDownTo. The rest takes a few messages. A standby must have the last membership
+// change, or it might not know a voter that needs its vote.
 const maxLag = 1024
 
 // reconciler makes raft's configuration agree with the machine's members while this member leads.
@@ -115,7 +114,7 @@ func (r *reconciler) facts(machine Machine) *reconcile.Facts {
 		Active: r.isActive,
 		Current: func(id uint64) bool {
 			p := progress[id]
-			return p.State == tracker.StateReplicate && p.Match+maxLag >= r.applied && p.Match >= r.notices.changes.last()
+			return r.isCurrent(p) && p.Match >= r.notices.changes.last()
 		},
 		KnowsRemoval: func(id uint64) bool { return following != nil || r.knowsRemoval(id) },
 		MayRemove:    func(id uint64) bool { return r.mayRemove == nil || r.mayRemove(id) }, Early: r.ticks < r.leadsSince+r.electionTicks,

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -113,6 +114,11 @@ func (n *raftNode) mayVote(id uint64) bool {
 
 func (n *raftNode) isMember(id uint64) bool {
 	return n.mayVote(id) || slices.Contains(n.conf.GetLearners(), id)
+}
+
+// isCurrent reports whether a member with that progress needs no more than a few messages to catch up with this leader.
+func (n *raftNode) isCurrent(p tracker.Progress) bool {
+	return p.State == tracker.StateReplicate && p.Match+maxLag >= n.applied
 }
 
 // successor returns the most up-to-date of these voters, preferably one that was recently

@@ -20,6 +20,13 @@ func (r *Requests) StepDown(ctx context.Context) error {
 	return r.transfer(ctx, (*core.Core).StepDown)
 }
 
+// StepDownTo transfers leadership from this member to a voter that is up to date. It blocks until another member leads. It returns
+// ErrNotLeader or ErrTransferRefused if nothing has changed, and ErrNoSuccessor if the voter did not become the leader for
+// an election timeout. After ctx's error leadership may still move.
+func (r *Requests) StepDownTo(ctx context.Context, to uint64) error {
+	return r.transfer(ctx, func(c *core.Core, done chan<- error) { c.StepDownTo(to, done) })
+}
+
 func (r *Requests) transfer(ctx context.Context, begin func(*core.Core, chan<- error)) error {
 	done := make(chan error, 1)
 	r.post(event{run: func(c *core.Core) { begin(c, done) }})

@@ -27,7 +27,7 @@ var floors = map[string][]string{
 	"internal/leaseclock":            {}, // the holder's clock, suspended time included
 	"internal/maxhold":               {"internal/leaseclock"},
 	"internal/remote":                {"cluster/transport", "internal/appcall", "internal/client", "internal/fact", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster":                        {"cluster/backup", "cluster/clients", "cluster/core", "cluster/crash", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/fact", "internal/tickets", "internal/version", "internal/wait", "internal/wire"},
+	"cluster":                        {"cluster/backup", "cluster/clients", "cluster/core", "cluster/crash", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/spread", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/fact", "internal/tickets", "internal/version", "internal/wait", "internal/wire"},
 	"cluster/backup":                 {"storage", "internal/wire"},
 	"cluster/clients":                {"cluster/core", "cluster/transport", "internal/tickets", "internal/wait", "internal/wire"},
 	"cluster/core":                   {"cluster/core/latest", "cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wire"},
@@ -41,6 +41,7 @@ var floors = map[string][]string{
 	"cluster/reconcile":              {"internal/display", "internal/fact", "internal/wire"},
 	"cluster/replica":                {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wait", "internal/wire"},
 	"cluster/roster":                 {"cluster/core", "raftlog", "storage", "internal/fact", "internal/version", "internal/wait", "internal/wire"},
+	"cluster/spread":                 {},
 	"cluster/transport":              {"cluster/crash", "cluster/transport/gossipfilter", "cluster/transport/queue", "cluster/transport/slots", "internal/appcall", "internal/wire"},
 	"cluster/transport/queue":        {},
 	"cluster/transport/slots":        {"internal/wire"},

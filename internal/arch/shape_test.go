@@ -92,7 +92,7 @@ func named(s *source) []string {
 // seams are importable, so that a reader sees the structure, but are no API.
 var seams = []string{
 	"cluster", "cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/inbox",
-	"cluster/provisional", "cluster/reconcile", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage",
+	"cluster/provisional", "cluster/reconcile", "cluster/replica", "cluster/roster", "cluster/spread", "cluster/transport", "raftlog", "storage",
 }
 
 func TestSeams_DocumentedAsNoAPI(t *testing.T) {

@@ -1,0 +1,69 @@
+package spread
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What is due is transferred when it has been due for long enough, in the first group in which the voter is up to date, and again after
+// that time, or after a failure much later; and not any more once ctx is done.
+func TestRun(t *testing.T) {
+	const election = time.Second
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		outcomes := []Outcome{Refused, Moved, Refused, Failed, Refused, Refused, Refused, Moved}
+		var term uint64
+		var calls []string
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			Run(ctx, Config{
+				Self: 1, Election: election,
+				View: func() View {
+					v := view(1, 2, 1, 1)
+					v.Leaders[1].Term += term
+					return v
+				},
+				Transfer: func(_ context.Context, group uint32, to uint64) (o Outcome) {
+					calls = append(calls, fmt.Sprintf("%v: %d to %d", time.Since(began), group, to))
+					if o, outcomes = outcomes[0], outcomes[1:]; o == Moved {
+						term++
+					}
+					if len(outcomes) == 0 {
+						cancel()
+					}
+					return o
+				},
+			})
+		}()
+		<-ended
+		want := []string{
+			"6s: 2 to 3", "6s: 3 to 3", // refused, moved
+			"12s: 2 to 3", "12s: 3 to 3", // refused, failed
+			"1m12s: 2 to 3", "1m12s: 3 to 3", // both refused: again at the next look
+			"1m13s: 2 to 3", "1m13s: 3 to 3",
+		}
+		if !slices.Equal(calls, want) {
+			t.Errorf("transfers %q, want %q", calls, want)
+		}
+	})
+}
+
+// The end of the context ends a look between two groups.
+func TestRun_ContextDone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	first(ctx, Config{Transfer: func(context.Context, uint32, uint64) Outcome {
+		calls++
+		cancel()
+		return Refused
+	}}, []uint32{1, 2}, 3)
+	if calls != 1 {
+		t.Errorf("%d transfers begin, want 1", calls)
+	}
+}
