@@ -115,4 +115,7 @@ func TestTransferLeadership_NoLeader(t *testing.T) {
 	if err := members[0].replica.TransferLeadership(ctx, 0); !errors.Is(err, ErrNoLeader) {
 		t.Errorf("%v", err)
 	}
+	// The member waits for its own goroutines before anything that is pending is answered.
+	members[0].routine("test", func() { _ = members[0].replica.TransferLeadership(members[0].lifetime, 0) })
+	members[0].Stop()
 }

@@ -41,7 +41,7 @@ func (r *Requests) transfer(ctx context.Context, begin func(*core.Core, chan<- e
 		if !asked {
 			return ErrNoLeader
 		}
-	case <-r.done:
+	case <-r.lifetime.Done(): // done waits for this goroutine, if it is one of the member's
 	}
 	return err
 }
