@@ -107,7 +107,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 		events: newEvents(checked.Events, checked.Logger), done: make(chan struct{}), shutdown: newShutdown(),
 	}
 	c.admin = c
-	c.tracing.tracer, c.tracing.log, c.tracing.node = checked.Tracer, checked.Logger, c.ID
+	c.tracing = newTracing(checked.Tracer, checked.Logger, c.ID)
 	own := c.clientConfig()
 	own.IncarnationTTL = cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL)
 	c.client, c.groups = client.New(own), newClientGroups(c)

@@ -170,8 +170,7 @@ func (g *clientGroups) newGroup(name string) *remoteGroup {
 		return f.door.use().(*remote.Group).Registration(attempt, ttl)
 	})
 	f.group = &Group{client: f.client, calls: newCalls(), jobs: survey.NewJobs(nil), readOnly: c.readOnly, admin: remoteAdmin{f}}
-	f.group.tracing.tracer, f.group.tracing.log = c.cfg.Tracer, c.log
-	f.group.tracing.node = func() MemberID { return MemberID(f.door.Process()) }
+	f.group.tracing = c.tracing.of(name, func() MemberID { return MemberID(f.door.Process()) })
 	return f
 }
 

@@ -74,8 +74,7 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 	}
 	n.admin = n
 	n.events.describe = func(id MemberID) Member { return n.Status().member(id) }
-	n.tracing.tracer, n.tracing.log = checked.Tracer, checked.Logger
-	n.tracing.node = func() MemberID { return n.id }
+	n.tracing = newTracing(checked.Tracer, checked.Logger, func() MemberID { return n.id })
 	own := n.clientConfig()
 	own.IncarnationTTL = cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL)
 	n.client = client.New(own)

@@ -98,7 +98,7 @@ func (g *nodeGroups) newGroup(name string) *furtherGroup {
 		return c
 	})
 	f.group = &Group{client: f.client, calls: newCalls(), jobs: survey.NewJobs(nil), isNode: true, dir: n.dir, admin: furtherAdmin{f}}
-	f.group.tracing.tracer, f.group.tracing.log, f.group.tracing.node = n.tracing.tracer, n.tracing.log, n.tracing.node
+	f.group.tracing = n.tracing.of(name, n.tracing.node)
 	return f
 }
 

@@ -48,6 +48,8 @@ type Operation struct {
 	Op   string   // as in [Error]: "lock", "compare and swap", "txn", ...
 	Name string   // of the lock, election, semaphore, key, job with its key, or set of shards, or the first names of a set; none for a Txn
 	Node MemberID // that makes the call
+	// Group is the name of the further group that the call is made on, as WithGroup has it, whether or not there is one; "": the default group.
+	Group string
 	// Fence is that of the hold that the handle has when the call begins, lost or not, which
 	// Unlock, RUnlock, Downgrade, Resign, Release and the end of a run give up, and Extend extends; 0: none.
 	Fence   Fence
@@ -94,12 +96,23 @@ type SpanEvent struct {
 	Cause []byte
 }
 
-// tracing calls an application's tracer.
+// tracing calls an application's tracer for the calls on a group.
 type tracing struct {
 	tracer Tracer          // nil: none
+	group  string          // "": the default one
 	node   func() MemberID // of this process: of its member or its client
 	log    *slog.Logger
-	broken atomic.Bool // it has panicked
+	broken *atomic.Bool // it has panicked; of all groups that it traces
+}
+
+func newTracing(tracer Tracer, log *slog.Logger, node func() MemberID) tracing {
+	return tracing{tracer: tracer, node: node, log: log, broken: new(atomic.Bool)}
+}
+
+// of is the same tracer for the calls on a further group.
+func (t tracing) of(group string, node func() MemberID) tracing {
+	t.group, t.node = group, node
+	return t
 }
 
 // on reports whether calls are traced.
@@ -125,7 +138,7 @@ func (t *tracing) begin(ctx context.Context, op Operation) *span {
 	if !t.on() {
 		return nil
 	}
-	op.Node = t.node()
+	op.Node, op.Group = t.node(), t.group
 	s := &span{tracing: t, op: op}
 	s.Queued = s.queued
 	s.try(func() {

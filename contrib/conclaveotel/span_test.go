@@ -104,7 +104,7 @@ func TestClassify(t *testing.T) {
 // And a name that the group will refuse may have any length.
 func TestSpan_InvalidNames(t *testing.T) {
 	for _, name := range []string{"a\xffb", strings.Repeat("x", 1<<20), strings.Repeat("é", 1<<10) + "\xff"} {
-		s, recorder := begin(t, sdk.AlwaysSample(), conclave.Operation{Kind: conclave.CallLock, Op: "lock", Name: name})
+		s, recorder := begin(t, sdk.AlwaysSample(), conclave.Operation{Kind: conclave.CallLock, Op: "lock", Name: name, Group: name})
 		s.End(fmt.Errorf("conclave: lock: %w: %s", conclave.ErrInvalid, name))
 		ended := recorder.Ended()[0]
 		texts := []string{ended.Status().Description}

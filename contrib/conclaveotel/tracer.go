@@ -34,7 +34,7 @@ const traceparent = "traceparent"
 // grant links to it.
 //
 // Attributes of spans: conclave.lock.name, conclave.semaphore.name, conclave.election.name or
-// conclave.key, whose values are those of the program; conclave.node.id; conclave.fence, of what was granted or
+// conclave.key, whose values are those of the program; conclave.group.name, of a call on a further group; conclave.node.id; conclave.fence, of what was granted or
 // released; conclave.semaphore.permits; conclave.txn.operations; error.type, of a call that failed; and
 // conclave.refusal, of one that was refused as its caller had to expect: locked,
 // lock_delay or compare_failed, with which the status stays unset.
@@ -60,6 +60,9 @@ func (t tracer) Begin(ctx context.Context, op conclave.Operation) conclave.Span 
 
 func attributes(op conclave.Operation) []attribute.KeyValue {
 	all := []attribute.KeyValue{attribute.String("conclave.node.id", op.Node.String())}
+	if op.Group != "" {
+		all = append(all, attribute.String("conclave.group.name", text(op.Group)))
+	}
 	if op.Name != "" {
 		all = append(all, attribute.String(nameKey(op.Kind), text(op.Name)))
 	}

@@ -119,6 +119,21 @@ func TestTracer_ContendedLock(t *testing.T) {
 	}
 }
 
+// A call on a further group has the group's name.
+func TestTracer_FurtherGroup(t *testing.T) {
+	group, recorders := start(t, 1)
+	ctx, id := t.Context(), group.Node(0).Status().ID.String()
+	tenant, err := group.Node(0).CreateGroup(ctx, "tenant-7", conclave.GroupConfig{})
+	must(t, err)
+	_, err = tenant.KV().Put(ctx, "k", nil)
+	must(t, err)
+	want(t, "further group", last(t, recorders[0], "conclave.put").Attributes(),
+		"conclave.node.id="+id, "conclave.group.name=tenant-7", "conclave.key=k", "conclave.txn.operations=1")
+	_, err = group.Node(0).KV().Put(ctx, "k", nil)
+	must(t, err)
+	want(t, "default group", last(t, recorders[0], "conclave.put").Attributes(), "conclave.node.id="+id, "conclave.key=k", "conclave.txn.operations=1")
+}
+
 // A call is a child of the span in its context.
 func TestTracer_Parent(t *testing.T) {
 	group, recorders := start(t, 1)
