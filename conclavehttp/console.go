@@ -33,7 +33,7 @@ type ConsoleOptions struct {
 	// proxy_set_header, is taken for such a client.
 	Authorize func(r *http.Request, act Act) (actor string, err error)
 	// Audit gets a record of each act that is asked for, refused ones included, as log lines
-	// "console act" with the attributes act, target, actor, remote, result ("refused",
+	// "console act" with the attributes act, target, actor, group of a session in a further group, remote, result ("refused",
 	// "allowed" before it begins, then "done" or "failed") and error. Without it every act is
 	// refused, and so it is with a logger that drops the level Info. After 10 refused acts of a remote host, and one more
 	// each 10 s, further ones are answered with the status 429 and recorded once; those that Authorize
@@ -58,6 +58,7 @@ type ConsoleOptions struct {
 type Act struct {
 	Kind    ActKind
 	Session conclave.SessionID // with ActCloseSession
+	Group   string             // with ActCloseSession: the further group of the session; "": the default one
 	Member  conclave.MemberID  // with ActTransferLeadership and ActRemoveMember
 }
 
@@ -67,7 +68,7 @@ type ActKind int
 // The kinds of acts.
 const (
 	ActView               ActKind = iota + 1 // read the page and its updates
-	ActCloseSession                          // Node.CloseSession
+	ActCloseSession                          // Group.CloseSession
 	ActTransferLeadership                    // Node.TransferLeadership
 	ActRemoveMember                          // Node.RemoveMember
 )
@@ -113,7 +114,8 @@ type ConsoleHandler struct {
 
 // Console returns a handler with a page that shows the node's group, live: members, locks
 // and what waits for them, semaphores, elections, shards, jobs, sessions, checks, what each member, client and session holds, wait-for
-// cycles, what has happened, and the group's settings; with ShowKeys also keys. It serves the page at its root and what the page
+// cycles, what has happened, and the group's settings; with ShowKeys also keys. Of a further group it shows the same, but for the
+// members and settings, which are those of the default group; an overview has links to all groups. It serves the page at its root and what the page
 // needs below it; [http.StripPrefix] mounts it elsewhere. It redirects to a path with a slash at its
 // end. It uses no asset from elsewhere, and no script but its own.
 //
@@ -262,7 +264,7 @@ func toFolder(w http.ResponseWriter, r *http.Request) {
 
 // page serves the page, with what it shows at the moment.
 func (h *ConsoleHandler) page(w http.ResponseWriter, r *http.Request) {
-	v, err := viewOf(r.URL.Query(), h.opts.ShowKeys)
+	v, err := h.viewOf(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -280,8 +282,8 @@ func (h *ConsoleHandler) page(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	reads.Wait()
-	local := h.board.local(time.Now()) // the latest
+	local := h.board.local(time.Now(), v.Group) // the latest
 	h.render(w, "page", http.StatusOK, pageData{
-		view: v, Group: h.node.Status().Group, Owner: ownerOf(h.node, v.Of), CanAct: h.board.canAct, WithKeys: h.opts.ShowKeys, Parts: append(local, parts...),
+		view: v, Default: h.node.Status().Group, Owner: ownerOf(h.node, v.Of), CanAct: h.board.canAct, WithKeys: h.opts.ShowKeys, Parts: append(local, parts...),
 	})
 }

@@ -28,6 +28,7 @@ var (
 
 // actResult is what the page about an act shows.
 type actResult struct {
+	Group               string // a further one; "": the default one
 	Act, Target, Result string
 	Err                 error
 }
@@ -41,7 +42,7 @@ func (h *ConsoleHandler) act(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	act, target, err := readAct(w, r)
+	act, target, err := h.readAct(w, r)
 	record := h.recorder(r, act, target)
 	actor, status := "", http.StatusBadRequest
 	if err == nil {
@@ -51,7 +52,7 @@ func (h *ConsoleHandler) act(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		if h.mayRefuse(w, r) {
 			record(actor, "refused", err)
-			h.answer(w, status, actResult{Act: act.Kind.String(), Target: target, Result: "refused", Err: err})
+			h.answer(w, status, actResult{Group: act.Group, Act: act.Kind.String(), Target: target, Result: "refused", Err: err})
 		}
 		return
 	}
@@ -70,7 +71,7 @@ func (h *ConsoleHandler) act(w http.ResponseWriter, r *http.Request) {
 		result, status = "failed", statusOf(err)
 	}
 	record(actor, result, err)
-	h.answer(w, status, actResult{Act: act.Kind.String(), Target: target, Result: result, Err: err})
+	h.answer(w, status, actResult{Group: act.Group, Act: act.Kind.String(), Target: target, Result: result, Err: err})
 }
 
 func (h *ConsoleHandler) authorize(r *http.Request, act Act) (actor string, err error) {
@@ -101,25 +102,26 @@ func (h *ConsoleHandler) mayRefuse(w http.ResponseWriter, r *http.Request) bool 
 }
 
 // readAct reads the form. Its sender is not authorized yet, and has little time.
-func readAct(w http.ResponseWriter, r *http.Request) (act Act, target string, err error) {
+func (h *ConsoleHandler) readAct(w http.ResponseWriter, r *http.Request) (act Act, target string, err error) {
 	in := http.NewResponseController(w)
 	_ = in.SetReadDeadline(time.Now().Add(formTimeout)) // else Server.ReadTimeout counts
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	act, target, err = parseAct(r)
+	act, target, err = h.parseAct(r)
 	if err == nil { // else the server, which skips the rest of the form, would wait for it
 		_ = in.SetReadDeadline(time.Time{})
 	}
 	return act, target, err
 }
 
-func parseAct(r *http.Request) (act Act, target string, err error) {
+func (h *ConsoleHandler) parseAct(r *http.Request) (act Act, target string, err error) {
 	if err := r.ParseForm(); err != nil {
 		return act, "", fmt.Errorf("%w form: %w", conclave.ErrInvalid, err)
 	}
 	target = r.PostForm.Get("target")
+	group := h.further(r.PostForm.Get("group"))
 	switch kind := r.PostForm.Get("act"); kind {
 	case ActCloseSession.String():
-		act.Kind = ActCloseSession
+		act.Kind, act.Group = ActCloseSession, group
 		act.Session, err = conclave.ParseSessionID(target)
 	case ActTransferLeadership.String():
 		act.Kind = ActTransferLeadership
@@ -130,13 +132,16 @@ func parseAct(r *http.Request) (act Act, target string, err error) {
 	default:
 		err = fmt.Errorf("%w act: want close-session, transfer-leadership or remove-member, got %q", conclave.ErrInvalid, kind)
 	}
+	if err == nil && group != act.Group {
+		err = fmt.Errorf("%w group: the act is about the members, which are those of the default group", conclave.ErrInvalid)
+	}
 	return act, target, err
 }
 
 func (h *ConsoleHandler) carryOut(ctx context.Context, act Act) error {
 	switch act.Kind {
 	case ActCloseSession:
-		return h.node.CloseSession(ctx, act.Session)
+		return h.closeSession(ctx, act)
 	case ActTransferLeadership:
 		return h.node.TransferLeadership(ctx, act.Member)
 	default:
@@ -145,7 +150,7 @@ func (h *ConsoleHandler) carryOut(ctx context.Context, act Act) error {
 }
 
 func statusOf(err error) int {
-	for _, refusal := range []error{conclave.ErrInvalid, conclave.ErrSessionNotFound, conclave.ErrLastVoter} {
+	for _, refusal := range []error{conclave.ErrInvalid, conclave.ErrSessionNotFound, conclave.ErrGroupNotFound, conclave.ErrLastVoter} {
 		if errors.Is(err, refusal) {
 			return http.StatusConflict
 		}
@@ -168,6 +173,9 @@ func (h *ConsoleHandler) recorder(r *http.Request, act Act, target string) func(
 			return
 		}
 		attributes := []any{"act", act.Kind.String(), "target", target, "actor", actor, "remote", r.RemoteAddr, "result", result}
+		if act.Group != "" {
+			attributes = append(attributes, "group", act.Group)
+		}
 		if name != "" {
 			attributes = append(attributes, "name", name)
 		}

@@ -16,7 +16,7 @@ var assets embed.FS
 
 func parseTemplates() (*template.Template, error) {
 	return template.New("").Funcs(template.FuncMap{
-		"visible": display.Name, "ago": ago, "short": shortDuration, "number": number, "count": count, "link": link, "seconds": fullDuration,
+		"visible": display.Name, "ago": ago, "short": shortDuration, "number": number, "count": count, "link": link, "ref": referTo, "seconds": fullDuration,
 		"less":     func(n int) int { return n - 1 },
 		"position": func(i int) int { return i + 1 },
 		"first":    func(all []conclave.PermitInfo) []conclave.PermitInfo { return all[:min(len(all), maxHolders)] },

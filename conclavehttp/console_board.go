@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,13 +26,15 @@ type board struct {
 	templates *template.Template
 
 	mu      sync.Mutex
-	version uint64          // guarded by mu; of the latest change
-	added   chan struct{}   // has a value after a stream shows another pane
-	own     []part          // guarded by mu; from what the node knows by itself
-	taken   time.Time       // guarded by mu; when own was
-	chart   chart           // guarded by mu
-	panes   map[query]*pane // guarded by mu
-	valid   []validity      // guarded by mu; the certificates, as last read
+	version uint64            // guarded by mu; of the latest change
+	added   chan struct{}     // has a value after a stream shows another pane
+	latest  *snapshot         // guarded by mu; what the node knows by itself
+	taken   time.Time         // guarded by mu; when latest was
+	own     map[string][]part // guarded by mu; from latest, by the group of the page: of the default one, and of those that streams show
+	streams map[string]int    // guarded by mu; by the group that they ask for
+	chart   chart             // guarded by mu
+	panes   map[query]*pane   // guarded by mu
+	valid   []validity        // guarded by mu; the certificates, as last read
 }
 
 // pane is a part that is read through the group.
@@ -48,37 +51,46 @@ const (
 )
 
 func newBoard(from source, templates *template.Template) *board {
-	return &board{source: from, templates: templates, added: make(chan struct{}, 1), panes: make(map[query]*pane)}
+	return &board{source: from, templates: templates, added: make(chan struct{}, 1), own: make(map[string][]part), streams: make(map[string]int), panes: make(map[query]*pane)}
 }
 
-// local returns the parts from what the node knows without asking the group, not older than a
+// local returns the parts of a page of a group from what the node knows without asking the group, not older than a
 // refresh.
-func (b *board) local(now time.Time) []part {
+func (b *board) local(now time.Time, group string) []part {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if now.Sub(b.taken) >= refresh || b.own == nil {
+	if now.Sub(b.taken) >= refresh || b.latest == nil {
 		b.gather(now)
 	}
-	return slices.Clone(b.own)
+	s := b.latest.of(group)
+	if parts := b.own[s.Group]; parts != nil {
+		return slices.Clone(parts)
+	}
+	return b.renderLocal(s, nil)
 }
 
 // gather takes what the node knows. b.mu is held.
 func (b *board) gather(now time.Time) {
-	b.taken = now
-	b.own = b.renderLocal(now)
+	b.taken, b.latest = now, takeSnapshot(b.node, now)
+	b.latest.CanAct, b.latest.Expiring = b.canAct, expiring(b.valid)
+	b.chart.add(now, b.latest.Metrics)
+	b.latest.Chart = b.chart.plot(now)
+	rendered := make(map[string][]part)
+	for _, group := range append(slices.Collect(maps.Keys(b.streams)), "") {
+		if s := b.latest.of(group); rendered[s.Group] == nil {
+			rendered[s.Group] = b.renderLocal(s, b.own[s.Group])
+		}
+	}
+	b.own = rendered
 }
 
-// renderLocal renders what the node knows. b.mu is held, so one goroutine at a time renders.
-func (b *board) renderLocal(now time.Time) []part {
-	s := takeSnapshot(b.node, now)
-	s.CanAct, s.Expiring = b.canAct, expiring(b.valid)
-	b.chart.add(now, b.node.Metrics())
-	s.Chart = b.chart.plot(now)
+// renderLocal renders what the node knows, in place of earlier parts. b.mu is held, so one goroutine at a time renders.
+func (b *board) renderLocal(s *snapshot, earlier []part) []part {
 	var all []part
 	for i, id := range []string{"summary", "members", "chart", "timeline"} {
 		next := part{ID: id}
-		if i < len(b.own) {
-			next = b.own[i]
+		if i < len(earlier) {
+			next = earlier[i]
 		}
 		b.update(&next, b.html(id, s))
 		all = append(all, next)
@@ -103,12 +115,21 @@ func (b *board) html(name string, data any) template.HTML {
 	return template.HTML(out.String()) // the template has escaped it
 }
 
-// show has the gatherer keep a part up to date for a stream, until hide.
-func (b *board) show(queries []query) {
+// following is what a stream shows, and has sent.
+type following struct {
+	group   string // that its page asks for
+	queries []query
+	shown   string // the group whose parts it has sent
+	version uint64 // of the latest part that it has sent
+}
+
+// show has the gatherer keep parts up to date for a stream, until hide.
+func (b *board) show(f *following) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sweep(time.Now()) // else the stream would begin with what another one has left
-	for _, q := range queries {
+	b.streams[f.group]++
+	for _, q := range f.queries {
 		p := b.panes[q]
 		if p == nil {
 			p = &pane{part: part{ID: q.kind.id()}}
@@ -122,10 +143,13 @@ func (b *board) show(queries []query) {
 	}
 }
 
-func (b *board) hide(queries []query) {
+func (b *board) hide(f *following) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, q := range queries {
+	if b.streams[f.group]--; b.streams[f.group] == 0 {
+		delete(b.streams, f.group)
+	}
+	for _, q := range f.queries {
 		b.panes[q].streams--
 	}
 }
@@ -212,23 +236,27 @@ func (b *board) due() (q *query, at time.Time) {
 	return q, at
 }
 
-// news returns the parts that a stream shows and that are newer than a version, and the version
-// that the stream has then.
-func (b *board) news(queries []query, version uint64) (parts []part, latest uint64) {
+// news returns the parts that a stream shows and that are newer than what it has sent.
+func (b *board) news(f *following) (parts []part) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	add := func(p part) {
-		if p.version > version {
+	add := func(p part, sent uint64) {
+		if p.version > sent {
 			parts = append(parts, p)
 		}
 	}
-	for _, p := range b.own {
-		add(p)
+	own := f.version
+	if shown := b.latest.of(f.group).Group; shown != f.shown { // the group was created, or deleted
+		f.shown, own = shown, 0
 	}
-	for _, q := range queries {
+	for _, p := range b.own[f.shown] {
+		add(p, own)
+	}
+	for _, q := range f.queries {
 		if p := b.panes[q]; p != nil {
-			add(p.part)
+			add(p.part, f.version)
 		}
 	}
-	return parts, b.version
+	f.version = b.version
+	return parts
 }

@@ -14,7 +14,7 @@ import (
 // pageData is a whole page.
 type pageData struct {
 	view
-	Group    string // its name
+	Default  string // the default group's name
 	Owner    string // the process or session of which the listing is
 	CanAct   bool
 	WithKeys bool // keys are shown
@@ -45,7 +45,8 @@ type snapshot struct {
 	Status  conclave.Status
 	Health  conclave.Health
 	Metrics conclave.Metrics
-	Leader  string
+	Leader  string      // of the default group
+	Group   string      // the further group that the page shows; "": the default one
 	Events  []happening // the latest first
 	Chart   plot
 	CanAct  bool
@@ -76,26 +77,6 @@ func takeSnapshot(node *conclave.Node, now time.Time) *snapshot {
 	s.Leader = s.members.of(s.Status.Leader)
 	s.Events = timeline(node.History(), s.members)
 	return s
-}
-
-// groupRow is a group in the overview.
-type groupRow struct {
-	conclave.GroupMetrics
-	Leader string // "": none is known
-}
-
-// Groups returns the overview of all groups, the default one first; nil: there is no further one.
-func (s *snapshot) Groups() (rows []groupRow) {
-	if len(s.Metrics.Groups) == 0 {
-		return nil
-	}
-	all := []conclave.GroupMetrics{{
-		Name: s.Status.Group, Leader: s.Status.Leader, Term: s.Status.Term, Applied: s.Status.Applied, Metrics: s.Metrics,
-	}}
-	for _, g := range append(all, s.Metrics.Groups...) {
-		rows = append(rows, groupRow{g, s.members.of(g.Leader)})
-	}
-	return rows
 }
 
 // classOf returns how serious an event is.
@@ -184,6 +165,7 @@ func (n memberNames) of(id conclave.MemberID) string {
 
 // answerData is the answer to a query.
 type answerData struct {
+	InGroup       string // the further group that was asked; "": the default one
 	Kind          kind
 	Prefix, After string
 	Of            string // whose holds are listed; "": all
@@ -213,12 +195,13 @@ type answerData struct {
 	Former      []formerHolder
 	Cycles      []conclave.WaitCycle
 	MoreCycles  int
-	Group       conclave.GroupConfig
+	Settings    conclave.GroupConfig
 	Validity    []validity
 }
 
 // process is a member or a client. Of a client no failure detector knows whether it is alive.
 type process struct {
+	Group          string // in which a link lists what it holds
 	Name, ID       string
 	IsMember, Dead bool
 	IsClient       bool
@@ -228,7 +211,7 @@ type process struct {
 // has no name but that of its session.
 func (a answerData) On(id conclave.MemberID, client bool, session string) process {
 	m, isMember := a.members[id]
-	p := process{Name: a.members.of(id), ID: id.String(), IsMember: isMember, Dead: isMember && !m.Alive, IsClient: client}
+	p := process{Group: a.InGroup, Name: a.members.of(id), ID: id.String(), IsMember: isMember, Dead: isMember && !m.Alive, IsClient: client}
 	if client {
 		p.Name = cmp.Or(session, p.Name)
 	}

@@ -18,8 +18,11 @@ const (
 // a lock between two readings only is missing.
 type seenHolders struct {
 	mu    sync.Mutex
-	locks map[string]*notedLock // guarded by mu
+	locks map[lockID]*notedLock // guarded by mu
 }
+
+// lockID identifies a lock: a name in two groups is two locks.
+type lockID struct{ Group, Name string }
 
 // notedLock has the holders of a lock, the latest last.
 type notedLock struct {
@@ -61,21 +64,21 @@ func (f formerHolder) Exact() bool { return f.Until.Sub(f.Seen) <= 3*refresh }
 
 // endedBy reports whether the end of a session ended the hold. A lock that was shared is held by the others then.
 func (f formerHolder) endedBy(e conclave.HistoryEvent) bool {
-	return f.Shared == 0 && e.Group == "" && e.Session == f.Holder.Session && e.Session != (conclave.SessionID{}) && e.Kind != conclave.HistoryHoldLost &&
+	return f.Shared == 0 && e.Session == f.Holder.Session && e.Session != (conclave.SessionID{}) && e.Kind != conclave.HistoryHoldLost &&
 		!e.Time.Before(f.Seen.Add(-refresh)) && !e.Time.After(f.Until.Add(refresh))
 }
 
-func (h *seenHolders) noteListed(now time.Time, l conclave.LockInfo) {
+func (h *seenHolders) noteListed(now time.Time, group string, l conclave.LockInfo) {
 	o := conclave.LockOwner{Node: l.Node, Client: l.Client, Session: l.Session, SessionName: l.SessionName, Label: l.Label, Since: l.Since}
-	h.note(now, l.Name, l.Held, formerHolder{Holder: o, Shared: l.Shared, Fence: l.Fence})
+	h.note(now, lockID{group, l.Name}, l.Held, formerHolder{Holder: o, Shared: l.Shared, Fence: l.Fence})
 }
 
-func (h *seenHolders) noteExplained(now time.Time, e conclave.Explanation) {
-	h.note(now, e.Lock, e.Held, formerHolder{Holder: e.Holder, Shared: e.Shared, Fence: e.Fence})
+func (h *seenHolders) noteExplained(now time.Time, group string, e conclave.Explanation) {
+	h.note(now, lockID{group, e.Lock}, e.Held, formerHolder{Holder: e.Holder, Shared: e.Shared, Fence: e.Fence})
 }
 
 // note notes what was read of a lock.
-func (h *seenHolders) note(now time.Time, lock string, held bool, next formerHolder) {
+func (h *seenHolders) note(now time.Time, lock lockID, held bool, next formerHolder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.locks[lock]
@@ -107,15 +110,15 @@ func (h *seenHolders) note(now time.Time, lock string, held bool, next formerHol
 }
 
 // add makes room for a lock in place of the one that was read least recently. h.mu is held.
-func (h *seenHolders) add(lock string) *notedLock {
+func (h *seenHolders) add(lock lockID) *notedLock {
 	if h.locks == nil {
-		h.locks = make(map[string]*notedLock)
+		h.locks = make(map[lockID]*notedLock)
 	}
 	if len(h.locks) >= maxNoted {
-		oldest := ""
-		for name, l := range h.locks { // order: of those read at the same moment any
-			if oldest == "" || l.read.Before(h.locks[oldest].read) {
-				oldest = name
+		var oldest lockID
+		for id, l := range h.locks { // order: of those read at the same moment any
+			if oldest == (lockID{}) || l.read.Before(h.locks[oldest].read) {
+				oldest = id
 			}
 		}
 		delete(h.locks, oldest)
@@ -126,7 +129,7 @@ func (h *seenHolders) add(lock string) *notedLock {
 }
 
 // former returns the holders that a lock had, the latest first.
-func (h *seenHolders) former(lock string, history []conclave.HistoryEvent) (all []formerHolder) {
+func (h *seenHolders) former(lock lockID, history []conclave.HistoryEvent) (all []formerHolder) {
 	h.mu.Lock()
 	if l := h.locks[lock]; l != nil {
 		all = slices.Clone(l.holders)
@@ -136,7 +139,7 @@ func (h *seenHolders) former(lock string, history []conclave.HistoryEvent) (all 
 	slices.Reverse(all)
 	for i := range all {
 		for _, e := range history {
-			if all[i].endedBy(e) {
+			if e.Group == lock.Group && all[i].endedBy(e) {
 				all[i].How = e.Kind
 			}
 		}

@@ -38,10 +38,13 @@ func TestPacer(t *testing.T) {
 	})
 }
 
+// follow is the stream of a page.
+func follow(v view) *following { return &following{group: v.Group, queries: v.queries()} }
+
 // Browsers that look at the same share one pane, which ends with the last of them.
 func TestBoard_SharesPanes(t *testing.T) {
-	b := &board{added: make(chan struct{}, 1), panes: make(map[query]*pane)}
-	same, other := view{Show: kindLocks}.queries(), view{Show: kindLocks, Prefix: "x", Lock: "x"}.queries()
+	b := newBoard(source{}, nil)
+	same, other := follow(view{Show: kindLocks}), follow(view{Show: kindLocks, Prefix: "x", Lock: "x"})
 	for range 100 {
 		b.show(same)
 	}
@@ -53,8 +56,8 @@ func TestBoard_SharesPanes(t *testing.T) {
 	for q := range b.panes {
 		b.put(q, "x", time.Now())
 	}
-	b.panes[same[0]].read = time.Now().Add(-time.Minute)
-	if q, at := b.due(); q == nil || *q != same[0] || at.After(time.Now()) {
+	b.panes[same.queries[0]].read = time.Now().Add(-time.Minute)
+	if q, at := b.due(); q == nil || *q != same.queries[0] || at.After(time.Now()) {
 		t.Errorf("%v is due", q)
 	}
 	for range 100 {
@@ -165,14 +168,15 @@ func TestChart_NoPresentAfterGap(t *testing.T) {
 
 // A browser that comes back gets nothing that was read long before.
 func TestBoard_ForgetsOldPanes(t *testing.T) {
-	b := &board{added: make(chan struct{}, 1), panes: make(map[query]*pane)}
-	queries := view{Show: kindLocks}.queries()
-	b.show(queries)
-	b.put(queries[0], "held by a", time.Now())
-	b.hide(queries)
-	b.panes[queries[0]].read = time.Now().Add(-time.Hour)
-	b.show(queries)
-	if parts, _ := b.news(queries, 0); len(parts) > 0 {
+	b := newBoard(source{}, nil)
+	b.latest = new(snapshot)
+	f := follow(view{Show: kindLocks})
+	b.show(f)
+	b.put(f.queries[0], "held by a", time.Now())
+	b.hide(f)
+	b.panes[f.queries[0]].read = time.Now().Add(-time.Hour)
+	b.show(f)
+	if parts := b.news(f); len(parts) > 0 {
 		t.Errorf("%v is an hour old", parts)
 	}
 }

@@ -21,11 +21,11 @@ type job struct {
 const maxRuns = 4 // of a job that are listed
 
 // listJobs lists jobs; of a process or session those that it has run, with these runs.
-func (a *answerData) listJobs(ctx context.Context, node *conclave.Node, q query, r *reading) {
+func (a *answerData) listJobs(ctx context.Context, group *conclave.Group, q query, r *reading) {
 	var failed error
-	_, a.Next, a.Err = firstRows(r, node.Jobs(ctx, q.prefix, conclave.After(q.after)), func(j conclave.JobInfo) string { return j.Name },
+	_, a.Next, a.Err = firstRows(r, group.Jobs(ctx, q.prefix, conclave.After(q.after)), func(j conclave.JobInfo) string { return j.Name },
 		func(j *conclave.JobInfo) bool {
-			info, err := node.Job(j.Name).Info(ctx)
+			info, err := group.Job(j.Name).Info(ctx)
 			failed = errors.Join(failed, err)
 			r.looked += len(info.Runs)
 			shown := jobOf(info, a.of)

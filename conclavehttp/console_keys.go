@@ -15,26 +15,26 @@ import (
 const folderSeparator = "/"
 
 // listKeys lists keys and folders; of those that a process or session holds, keys only.
-func (a *answerData) listKeys(ctx context.Context, node *conclave.Node, q query, r *reading) {
+func (a *answerData) listKeys(ctx context.Context, group *conclave.Group, q query, r *reading) {
 	separator := folderSeparator
 	if !a.of.all() {
 		separator = ""
-		if a.Err = a.of.readSessions(ctx, node, r); a.Err != nil {
+		if a.Err = a.of.readSessions(ctx, group, r); a.Err != nil {
 			return
 		}
 	}
-	a.Keys, a.Next, a.Err = firstRows(r, node.KV().Browse(ctx, q.prefix, separator, conclave.After(q.after)), func(k conclave.KeyInfo) string { return k.Key },
+	a.Keys, a.Next, a.Err = firstRows(r, group.KV().Browse(ctx, q.prefix, separator, conclave.After(q.after)), func(k conclave.KeyInfo) string { return k.Key },
 		func(k *conclave.KeyInfo) bool { return a.of.all() || a.of.keys[k.Session] })
 }
 
 // readSessions reads the sessions of the process. The keys have as much of the reading as if there were none.
-func (o *ownership) readSessions(ctx context.Context, node *conclave.Node, r *reading) error {
+func (o *ownership) readSessions(ctx context.Context, group *conclave.Group, r *reading) error {
 	o.keys = make(map[conclave.SessionID]bool)
 	if o.process == 0 {
 		o.keys[o.session] = true
 		return nil
 	}
-	for s, err := range node.Sessions(ctx) {
+	for s, err := range group.Sessions(ctx) {
 		switch {
 		case err != nil:
 			return err

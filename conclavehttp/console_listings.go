@@ -93,24 +93,24 @@ func firstRows[T any](r *reading, all iter.Seq2[T, error], cursor func(T) string
 	return list, "", nil
 }
 
-func (a *answerData) list(ctx context.Context, node *conclave.Node, q query) {
+func (a *answerData) list(ctx context.Context, group *conclave.Group, q query) {
 	of, r := a.of, newReading()
 	switch q.kind {
 	case kindLocks:
-		a.Locks, a.Next, a.Err = firstRows(r, node.Locks(ctx, q.prefix, conclave.After(q.after)), func(l conclave.LockInfo) string { return l.Name },
+		a.Locks, a.Next, a.Err = firstRows(r, group.Locks(ctx, q.prefix, conclave.After(q.after)), func(l conclave.LockInfo) string { return l.Name },
 			func(l *conclave.LockInfo) bool { return of.holds(r, l) })
 	case kindSemaphores:
-		a.Semaphores, a.Next, a.Err = firstRows(r, node.Semaphores(ctx, q.prefix, conclave.After(q.after)), func(s conclave.SemaphoreInfo) string { return s.Name },
+		a.Semaphores, a.Next, a.Err = firstRows(r, group.Semaphores(ctx, q.prefix, conclave.After(q.after)), func(s conclave.SemaphoreInfo) string { return s.Name },
 			func(s *conclave.SemaphoreInfo) bool { return of.permits(r, s) })
 	case kindElections:
-		a.Elections, a.Next, a.Err = firstRows(r, node.Elections(ctx, q.prefix, conclave.After(q.after)), func(l conclave.Leader) string { return l.Name },
+		a.Elections, a.Next, a.Err = firstRows(r, group.Elections(ctx, q.prefix, conclave.After(q.after)), func(l conclave.Leader) string { return l.Name },
 			func(l *conclave.Leader) bool { return of.has(l.Node, l.Session) })
 	case kindShards:
-		a.listShards(ctx, node, q, r)
+		a.listShards(ctx, group, q, r)
 	case kindJobs:
-		a.listJobs(ctx, node, q, r)
+		a.listJobs(ctx, group, q, r)
 	case kindKeys:
-		a.listKeys(ctx, node, q, r)
+		a.listKeys(ctx, group, q, r)
 	case kindSessions:
 		var after conclave.SessionInfo
 		if q.after != "" {
@@ -118,7 +118,7 @@ func (a *answerData) list(ctx context.Context, node *conclave.Node, q query) {
 				return
 			}
 		}
-		a.Sessions, a.Next, a.Err = firstRows(r, node.Sessions(ctx, conclave.After(after)), sessionCursor,
+		a.Sessions, a.Next, a.Err = firstRows(r, group.Sessions(ctx, conclave.After(after)), sessionCursor,
 			func(s *conclave.SessionInfo) bool { return of.has(s.Node, s.ID) })
 	case kindChecks:
 		var after conclave.CheckInfo
@@ -127,7 +127,7 @@ func (a *answerData) list(ctx context.Context, node *conclave.Node, q query) {
 				return
 			}
 		}
-		a.Checks, a.Next, a.Err = firstRows(r, node.Checks(ctx, conclave.After(after)), checkCursor,
+		a.Checks, a.Next, a.Err = firstRows(r, group.Checks(ctx, conclave.After(after)), checkCursor,
 			func(c *conclave.CheckInfo) bool { return of.has(c.Node, conclave.SessionID{}) })
 	}
 	if r.cut {

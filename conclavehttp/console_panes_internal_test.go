@@ -91,19 +91,19 @@ func TestSeenHolders(t *testing.T) {
 	owner := func(label string, since int) conclave.LockOwner {
 		return conclave.LockOwner{Label: label, Session: session, Since: time.Duration(since) * time.Second}
 	}
-	h.note(at(0), "x", false, formerHolder{})
-	h.note(at(1), "x", true, formerHolder{Holder: owner("a", 1), Fence: 10})
-	h.note(at(2), "x", true, formerHolder{Holder: owner("a", 2), Fence: 10})
-	h.note(at(1), "x", false, formerHolder{}) // a slow reading
-	if got := h.former("x", nil); len(got) != 0 {
+	h.note(at(0), lockID{Name: "x"}, false, formerHolder{})
+	h.note(at(1), lockID{Name: "x"}, true, formerHolder{Holder: owner("a", 1), Fence: 10})
+	h.note(at(2), lockID{Name: "x"}, true, formerHolder{Holder: owner("a", 2), Fence: 10})
+	h.note(at(1), lockID{Name: "x"}, false, formerHolder{}) // a slow reading
+	if got := h.former(lockID{Name: "x"}, nil); len(got) != 0 {
 		t.Errorf("the present holder is listed: %+v", got)
 	}
-	h.note(at(5), "x", true, formerHolder{Holder: owner("b", 2), Fence: 11})
-	h.note(at(100), "x", false, formerHolder{})
-	h.note(at(101), "x", true, formerHolder{Holder: owner("b", -1), Fence: 12})
-	h.note(at(102), "x", false, formerHolder{})
+	h.note(at(5), lockID{Name: "x"}, true, formerHolder{Holder: owner("b", 2), Fence: 11})
+	h.note(at(100), lockID{Name: "x"}, false, formerHolder{})
+	h.note(at(101), lockID{Name: "x"}, true, formerHolder{Holder: owner("b", -1), Fence: 12})
+	h.note(at(102), lockID{Name: "x"}, false, formerHolder{})
 	var got []string
-	for _, f := range h.former("x", nil) {
+	for _, f := range h.former(lockID{Name: "x"}, nil) {
 		got = append(got, fmt.Sprint(f.Holder.Label, f.Fence, f.From.Unix()-1000, f.Seen.Unix()-1000, f.Until.Unix()-1000, f.Exact()))
 	}
 	want := []string{"b12 -62135597800 101 102 true", "b11 3 5 100 false", "a10 0 2 3 true"}
@@ -111,7 +111,7 @@ func TestSeenHolders(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	ended := conclave.HistoryEvent{Kind: conclave.HistorySessionExpired, Session: session, Time: at(3)}
-	for i, f := range h.former("x", []conclave.HistoryEvent{ended}) {
+	for i, f := range h.former(lockID{Name: "x"}, []conclave.HistoryEvent{ended}) {
 		if (f.Text() != "") != (i == 2) {
 			t.Errorf("%s, %d: %q", f.Holder.Label, f.Fence, f.Text())
 		}
@@ -124,11 +124,11 @@ func TestSeenHolders_Shared(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(int64(1000+seconds), 0) }
 	for i, shared := range []int{1, 3, 2} {
 		o := conclave.LockOwner{Session: conclave.SessionID{byte(i + 1)}}
-		h.note(at(i), "x", true, formerHolder{Holder: o, Shared: shared, Fence: 7})
+		h.note(at(i), lockID{Name: "x"}, true, formerHolder{Holder: o, Shared: shared, Fence: 7})
 	}
-	h.note(at(3), "x", true, formerHolder{Fence: 8})
+	h.note(at(3), lockID{Name: "x"}, true, formerHolder{Fence: 8})
 	ended := conclave.HistoryEvent{Kind: conclave.HistorySessionExpired, Session: conclave.SessionID{1}, Time: at(3)}
-	got := h.former("x", []conclave.HistoryEvent{ended})
+	got := h.former(lockID{Name: "x"}, []conclave.HistoryEvent{ended})
 	if len(got) != 1 || got[0].Shared != 3 || got[0].Holder.Session != ended.Session || got[0].Text() != "" {
 		t.Errorf("%+v", got)
 	}
@@ -139,16 +139,16 @@ func TestSeenHolders_Bounded(t *testing.T) {
 	var h seenHolders
 	for i := range 3 * maxNoted {
 		for f := range 3 * maxFormer {
-			h.note(time.Unix(int64(i), int64(f)), fmt.Sprint(i), true, formerHolder{Fence: conclave.Fence(f + 1)})
+			h.note(time.Unix(int64(i), int64(f)), lockID{Name: fmt.Sprint(i)}, true, formerHolder{Fence: conclave.Fence(f + 1)})
 		}
 	}
 	if len(h.locks) != maxNoted {
 		t.Errorf("%d locks", len(h.locks))
 	}
-	if got := h.former(fmt.Sprint(3*maxNoted-1), nil); len(got) != maxFormer {
+	if got := h.former(lockID{Name: fmt.Sprint(3*maxNoted - 1)}, nil); len(got) != maxFormer {
 		t.Errorf("%d holders", len(got))
 	}
-	if got := h.former("0", nil); len(got) != 0 {
+	if got := h.former(lockID{Name: "0"}, nil); len(got) != 0 {
 		t.Errorf("the lock that was read first has %d holders", len(got))
 	}
 }

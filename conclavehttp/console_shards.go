@@ -31,11 +31,11 @@ const (
 )
 
 // listShards lists sets of shards; of a process or session those that it works on.
-func (a *answerData) listShards(ctx context.Context, node *conclave.Node, q query, r *reading) {
+func (a *answerData) listShards(ctx context.Context, group *conclave.Group, q query, r *reading) {
 	var failed error
-	_, a.Next, a.Err = firstRows(r, node.ShardSets(ctx, q.prefix, conclave.After(q.after)), func(s conclave.ShardsInfo) string { return s.Name },
+	_, a.Next, a.Err = firstRows(r, group.ShardSets(ctx, q.prefix, conclave.After(q.after)), func(s conclave.ShardsInfo) string { return s.Name },
 		func(s *conclave.ShardsInfo) bool {
-			set, err := readShards(ctx, node, s.Name, a.of)
+			set, err := readShards(ctx, group, s.Name, a.of)
 			failed = errors.Join(failed, err)
 			if r.looked += len(s.Workers) + s.Count; err != nil || set == nil {
 				return false
@@ -49,13 +49,13 @@ func (a *answerData) listShards(ctx context.Context, node *conclave.Node, q quer
 }
 
 // readShards reads a set; nil: there is none any more, or none of its workers is listed.
-func readShards(ctx context.Context, node *conclave.Node, name string, of ownership) (*shardSet, error) {
-	info, err := node.Shards(name, 1).Info(ctx)
+func readShards(ctx context.Context, group *conclave.Group, name string, of ownership) (*shardSet, error) {
+	info, err := group.Shards(name, 1).Info(ctx)
 	if err != nil || info.Count == 0 {
 		return nil, err
 	}
 	var owners []conclave.ShardOwner
-	for o, err := range node.Shards(name, info.Count).Owners(ctx) {
+	for o, err := range group.Shards(name, info.Count).Owners(ctx) {
 		switch {
 		case errors.Is(err, conclave.ErrLimitMismatch): // the count has changed meanwhile: the next reading shows it
 		case err != nil:

@@ -19,7 +19,7 @@ const (
 // latest version of a part, once a second: nothing is queued for a slow one, which is
 // disconnected.
 func (h *ConsoleHandler) stream(w http.ResponseWriter, r *http.Request) {
-	v, err := viewOf(r.URL.Query(), h.opts.ShowKeys)
+	v, err := h.viewOf(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -35,28 +35,27 @@ func (h *ConsoleHandler) stream(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	queries := v.queries()
-	h.board.show(queries)
-	defer h.board.hide(queries)
-	h.board.local(time.Now())
+	f := &following{group: v.Group, queries: v.queries()}
+	h.board.show(f)
+	defer h.board.hide(f)
+	h.board.local(time.Now(), v.Group)
 	h.connect()
 	defer h.disconnect()
-	h.follow(w, r, queries)
+	h.follow(w, r, f)
 }
 
 // follow writes what changes until the browser, the node or the console ends it.
-func (h *ConsoleHandler) follow(w http.ResponseWriter, r *http.Request, queries []query) {
+func (h *ConsoleHandler) follow(w http.ResponseWriter, r *http.Request, f *following) {
 	out := http.NewResponseController(w)
 	end := time.NewTimer(streamLife)
 	defer end.Stop()
 	// All browsers connect again at once after a restart; their updates are spread.
 	next := time.NewTimer(rand.N(refresh))
 	defer next.Stop()
-	version, sent := uint64(0), time.Now()
+	sent := time.Now()
 	message := []byte("retry: 2000\n\n")
 	for {
-		parts, latest := h.board.news(queries, version)
-		version = latest
+		parts := h.board.news(f)
 		for _, p := range parts {
 			message = append(message, p.event...)
 		}

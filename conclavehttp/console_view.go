@@ -14,7 +14,8 @@ import (
 
 // view is what a browser looks at, as its URL says.
 type view struct {
-	Show   kind // the listing
+	Group  string // the further group whose locks, keys and so on are shown; "": the default one
+	Show   kind   // the listing
 	Prefix string
 	After  string // a cursor: the last item of the page before
 	Of     string // the member, client or session whose holds are listed; "": all
@@ -58,6 +59,7 @@ func (k kind) id() string {
 
 // query is a read through the group, which browsers that look at the same share.
 type query struct {
+	group         string // see view
 	kind          kind
 	prefix, after string
 	of            string // see view
@@ -68,7 +70,7 @@ const maxParameter = 4 << 10 // bytes; a name has 512 at most
 // viewOf parses the parameters of a page. Keys are shown if the console is to.
 func viewOf(parameters url.Values, withKeys bool) (view, error) {
 	v := view{
-		Show:   cmp.Or(kind(parameters.Get("show")), kindLocks),
+		Group: parameters.Get("group"), Show: cmp.Or(kind(parameters.Get("show")), kindLocks),
 		Prefix: parameters.Get("prefix"), After: parameters.Get("after"), Of: parameters.Get("of"), Lock: parameters.Get("lock"),
 	}
 	if v.Show == kindKeys && !withKeys {
@@ -80,7 +82,7 @@ func viewOf(parameters url.Values, withKeys bool) (view, error) {
 	if _, err := parseOwnership(v.Of); err != nil {
 		return v, err
 	}
-	if len(v.Prefix)+len(v.After)+len(v.Lock) > maxParameter {
+	if len(v.Group)+len(v.Prefix)+len(v.After)+len(v.Lock) > maxParameter {
 		return v, fmt.Errorf("%w parameters: they are longer than names can be", conclave.ErrTooLarge)
 	}
 	return v, nil
@@ -97,14 +99,14 @@ func link(pairs ...any) string {
 	return "?" + values.Encode()
 }
 
-// queries returns what has to be read for a view.
+// queries returns what has to be read for a view. The settings are those of the default group, for all groups.
 func (v view) queries() []query {
-	all := []query{{kind: v.Show, prefix: v.Prefix, after: v.After, of: v.Of}, {kind: kindCycles}, {kind: kindGroup}}
+	all := []query{{group: v.Group, kind: v.Show, prefix: v.Prefix, after: v.After, of: v.Of}, {group: v.Group, kind: kindCycles}, {kind: kindGroup}}
 	if v.Waited() {
-		all = append(all, query{kind: kindWaiting, prefix: v.Prefix})
+		all = append(all, query{group: v.Group, kind: kindWaiting, prefix: v.Prefix})
 	}
 	if v.Lock != "" {
-		all = append(all, query{kind: kindLock, prefix: v.Lock})
+		all = append(all, query{group: v.Group, kind: kindLock, prefix: v.Lock})
 	}
 	return all
 }
@@ -136,43 +138,48 @@ type source struct {
 
 // isIdle reports that a query is answered without the group, since nothing waits.
 func (s *source) isIdle(q query) bool {
-	return (q.kind == kindCycles || q.kind == kindWaiting) && s.node.Metrics().Waiters == 0
+	if q.kind != kindCycles && q.kind != kindWaiting {
+		return false
+	}
+	n, known := waiters(s.node.Metrics(), q.group)
+	return known && n == 0
 }
 
 // answer reads what the query asks for, for the template of its kind.
 func (s *source) answer(ctx context.Context, q query) answerData {
-	a := answerData{Kind: q.kind, Prefix: q.prefix, After: q.after, Of: q.of, CanAct: s.canAct, Now: time.Now(), members: namesOf(s.node)}
+	a := answerData{InGroup: q.group, Kind: q.kind, Prefix: q.prefix, After: q.after, Of: q.of, CanAct: s.canAct, Now: time.Now(), members: namesOf(s.node)}
 	if a.of, a.Err = parseOwnership(q.of); a.Err != nil || s.isIdle(q) {
 		return a
 	}
+	group := groupOf(s.node, q.group)
 	switch q.kind {
 	case kindLock:
-		a.Explanation, a.Err = s.node.Explain(ctx, q.prefix)
+		a.Explanation, a.Err = group.Explain(ctx, q.prefix)
 		a.MoreHolders = max(0, a.Explanation.Shared-rows)
 		a.Explanation.Holders = a.Explanation.Holders[:min(rows, len(a.Explanation.Holders))]
 		a.MoreQueue = max(0, a.Explanation.Waiters-rows)
 		a.Explanation.Queue = a.Explanation.Queue[:min(rows, len(a.Explanation.Queue))]
 		if a.Err == nil {
-			s.seen.noteExplained(a.Now, a.Explanation)
+			s.seen.noteExplained(a.Now, q.group, a.Explanation)
 		}
-		a.Former = s.seen.former(q.prefix, s.node.History())
+		a.Former = s.seen.former(lockID{q.group, q.prefix}, s.node.History())
 	case kindWaiting:
-		a.listWaited(ctx, s.node, q)
+		a.listWaited(ctx, group, q)
 	case kindCycles:
-		a.Cycles, a.Err = s.node.WaitCycles(ctx)
+		a.Cycles, a.Err = group.WaitCycles(ctx)
 		a.MoreCycles = max(0, len(a.Cycles)-maxCycles)
 		a.Cycles = a.Cycles[:min(maxCycles, len(a.Cycles))]
 	case kindGroup:
-		a.Group, a.Err = s.node.GroupConfig(ctx)
+		a.Settings, a.Err = group.GroupConfig(ctx)
 		a.Validity = validities(s.certificates, a.Now)
 	default:
-		a.list(ctx, s.node, q)
+		a.list(ctx, group, q)
 	}
 	for _, l := range a.Locks {
-		s.seen.noteListed(a.Now, l)
+		s.seen.noteListed(a.Now, q.group, l)
 	}
 	for _, l := range a.Waited {
-		s.seen.noteListed(a.Now, l.LockInfo)
+		s.seen.noteListed(a.Now, q.group, l.LockInfo)
 	}
 	return a
 }

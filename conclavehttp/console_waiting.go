@@ -22,10 +22,10 @@ const (
 
 // listWaited lists the locks that requests wait for, the longest wait first. Where more than maxCompared are found, or the
 // group answers slowly, those with the most waiters are compared.
-func (a *answerData) listWaited(ctx context.Context, node *conclave.Node, q query) {
+func (a *answerData) listWaited(ctx context.Context, group *conclave.Group, q query) {
 	r := newReading()
 	var contended []conclave.LockInfo
-	for l, err := range node.Locks(ctx, q.prefix) {
+	for l, err := range group.Locks(ctx, q.prefix) {
 		if err != nil {
 			a.Err = err
 			return
@@ -48,7 +48,7 @@ func (a *answerData) listWaited(ctx context.Context, node *conclave.Node, q quer
 		if i > 0 && time.Now().After(r.until) {
 			break
 		}
-		e, err := node.Explain(ctx, l.Name)
+		e, err := group.Explain(ctx, l.Name)
 		if err != nil {
 			a.Err = err
 			return
