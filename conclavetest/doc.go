@@ -8,6 +8,8 @@
 //	group.Partition([]int{0}) // isolates the holder
 //	<-lock.Lost()             // which detects the loss by its own clock
 //
+// Members create further groups as they do elsewhere; [Group.LeaderOf] is the leader of one.
+//
 // When the test ends the group is closed, and the test fails if a goroutine of it
 // remains. Heartbeats, elections and the session TTL of two seconds are short; see
 // [Configure].
