@@ -110,15 +110,32 @@ func TestDocuments_AlertsExplained(t *testing.T) {
 type panel struct {
 	Title   string
 	Targets []struct{ Expr string }
+	Row     string // "": the panel is in none
 }
 
 func panels(t *testing.T) []panel {
 	t.Helper()
-	var dashboard struct{ Panels []panel }
+	var dashboard struct {
+		Panels []struct {
+			panel
+			Type   string
+			Panels []panel // of a row
+		}
+	}
 	if err := json.Unmarshal([]byte(document(t, "grafana/conclave.json")), &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	return dashboard.Panels
+	var all []panel
+	for _, p := range dashboard.Panels {
+		if p.Type != "row" {
+			all = append(all, p.panel)
+		}
+		for _, of := range p.Panels {
+			of.Row = p.Title
+			all = append(all, of)
+		}
+	}
+	return all
 }
 
 func TestDocuments_DashboardIsComplete(t *testing.T) {
@@ -133,6 +150,26 @@ func TestDocuments_DashboardIsComplete(t *testing.T) {
 	}
 }
 
+// A panel about further groups shows the chosen ones, and is in their row. All others are about the default group.
+func TestDocuments_DashboardOfFurtherGroups(t *testing.T) {
+	rows := 0
+	for _, p := range panels(t) {
+		if p.Row != "" {
+			rows++
+		}
+		for _, target := range p.Targets {
+			metrics := strings.Count(target.Expr, "conclave_")
+			further := strings.Count(target.Expr, "conclave_group_") - strings.Count(target.Expr, "conclave_group_time_seconds")
+			if p.Row == "" && further != 0 || p.Row != "" && (further != metrics || strings.Count(target.Expr, `group=~"$group"`) != metrics) {
+				t.Errorf("panel %q in row %q: %s", p.Title, p.Row, target.Expr)
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("no panels of further groups")
+	}
+}
+
 // Prometheus itself accepts the rules, their tests, and the dashboard's expressions.
 func TestDocuments_Promtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
@@ -142,7 +179,7 @@ func TestDocuments_Promtool(t *testing.T) {
 	expressions := "groups:\n- name: dashboard\n  rules:\n"
 	for i, p := range panels(t) {
 		for j, target := range p.Targets {
-			expr := strings.NewReplacer("$__rate_interval", "5m", "$job", "job", "'", "''").Replace(target.Expr)
+			expr := strings.NewReplacer("$__rate_interval", "5m", "$job", "job", "$group", ".*", "'", "''").Replace(target.Expr)
 			expressions += fmt.Sprintf("  - record: panel_%d_%d\n    expr: '%s'\n", i, j, expr)
 		}
 	}
