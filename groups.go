@@ -44,7 +44,8 @@ func (n *Node) WithGroup(name string) *Group {
 // majority of the group's voters has accepted this process, or ctx is done. The name is 1 to 512 bytes of UTF-8 without NUL. The group has the
 // members and voters of the default group, and follows them, so cfg must be zero.
 //
-// Each group costs every member a goroutine for its log, heartbeats and a share of the disk. One group is enough for most: create another one
+// Each group costs every member a goroutine for its log, and heartbeats while a process has a session in it; without one it soon
+// costs next to nothing. One group is enough for most: create another one
 // where its users must not wait for those of the first, or where one processor is not enough.
 //
 // Errors: ErrInvalid for the name or cfg; ErrBusy with 64 groups besides the default one; ErrUpgradeRequired while a member runs a build

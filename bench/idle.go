@@ -58,6 +58,9 @@ func runIdle(ctx context.Context, o options, out io.Writer) error {
 	if err := pass(ctx, o.idle/4); err != nil { // a new group raises its feature level, and connects
 		return err
 	}
+	if err := createIdle(ctx, g, o.groups); err != nil {
+		return err
+	}
 	before, err := use(network)
 	if err != nil {
 		return err
@@ -74,11 +77,30 @@ func runIdle(ctx context.Context, o options, out io.Writer) error {
 		cost{"goroutines", float64(runtime.NumGoroutine()-goroutines) / members, "", "of the group, beyond those before it", true},
 		cost{"heap", (float64(heapInUse()) - float64(heap)) / members / (1 << 10), "KiB", "live after a collection, beyond that before the group", true},
 	)
-	fmt.Fprintf(out, "a group of %d that no caller uses, for %v; of each member:\n", members, after.at.Sub(before.at).Round(time.Millisecond))
+	fmt.Fprintf(out, "a group of %d that no caller uses, with %d further groups, for %v; of each member:\n", members, o.groups, after.at.Sub(before.at).Round(time.Millisecond))
 	for _, c := range costs {
 		fmt.Fprint(out, c)
 	}
 	return writeFile(o.csv, costs, writeIdleCSV)
+}
+
+// untilQuiet is how long a further group that no process uses ticks: until the registrations of its processes have expired, and what they
+// have changed is on the disk.
+const untilQuiet = 3 * time.Minute
+
+// createIdle creates further groups, and waits until they are quiet.
+func createIdle(ctx context.Context, g group, groups int) error {
+	if groups == 0 {
+		return nil
+	}
+	var names []string
+	for i := range groups {
+		names = append(names, fmt.Sprint("idle-", i))
+	}
+	if _, err := furtherOf(ctx, g, names...); err != nil {
+		return err
+	}
+	return pass(ctx, untilQuiet)
 }
 
 // pass waits: the subject is what happens in that time.

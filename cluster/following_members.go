@@ -89,3 +89,24 @@ func votersToFollow(of *replica.Status) []uint64 {
 		return !slices.ContainsFunc(of.Admitted, func(r fact.MemberRecord) bool { return r.ID == id })
 	})
 }
+
+// follow has each replica consider what its group is to follow, at once: a quiet one ticks rarely.
+func (g *Groups) follow() {
+	g.each(func(h *hosted) { h.replica.Post(func(*core.Core) { h.following.consider() }) })
+}
+
+// mayRemove reports whether a member that was removed is out of the configurations of all further groups, as far as is
+// known here.
+func (g *Groups) mayRemove(list *fact.Directory, member uint64) bool {
+	for _, r := range list.Groups {
+		h := g.started(r.Number)
+		if h == nil {
+			return false
+		}
+		conf := h.replica.Status().Conf
+		if len(conf.GetVoters()) == 0 || slices.Contains(core.MembersOf(conf), member) {
+			return false
+		}
+	}
+	return true
+}

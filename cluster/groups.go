@@ -326,11 +326,6 @@ func (g *Groups) each(f func(*hosted)) {
 	}
 }
 
-// follow has each replica consider what its group is to follow, at once: a quiet one ticks rarely.
-func (g *Groups) follow() {
-	g.each(func(h *hosted) { h.replica.Post(func(*core.Core) { h.following.consider() }) })
-}
-
 // frame receives a frame of a further group, on the peer's reader. Where this member has no replica yet, or no more, it is
 // dropped: Raft sends again.
 func (g *Groups) frame(from uint64, f *wire.Frame) {
@@ -375,22 +370,6 @@ func (g *Groups) admit(p transport.Peer) error {
 		}
 	}
 	return nil
-}
-
-// mayRemove reports whether a member that was removed is out of the configurations of all further groups, as far as is
-// known here.
-func (g *Groups) mayRemove(list *fact.Directory, member uint64) bool {
-	for _, r := range list.Groups {
-		h := g.started(r.Number)
-		if h == nil {
-			return false
-		}
-		conf := h.replica.Status().Conf
-		if len(conf.GetVoters()) == 0 || slices.Contains(core.MembersOf(conf), member) {
-			return false
-		}
-	}
-	return true
 }
 
 // abandon ends what is left of the replicas when their goroutines have ended, with the member: for that cause, in
