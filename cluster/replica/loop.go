@@ -88,7 +88,7 @@ func (r *Replica) step() (err error) {
 }
 
 // quietTicks is how many heartbeat intervals there are between two ticks of a quiet group.
-const quietTicks = 20
+const quietTicks = 100
 
 // pace has a quiet group tick rarely.
 func (r *Replica) pace(ticker *time.Ticker) {

@@ -35,7 +35,8 @@ func TestGroups_Quiet(t *testing.T) {
 	inMembershipBubble(t, 3, func(g *membership) {
 		t := g.T
 		g.tenants(0, "a", "b", "c")
-		grouptest.MustLock(t, g.Nodes[1].WithGroup("c").FencedLock("held"))
+		held := g.Nodes[1].WithGroup("c").FencedLock("held")
+		grouptest.MustLock(t, held)
 		pass(quietAfter)
 		g.wantQuiet(2, 0, 1, 2)
 		for i, n := range g.Nodes {
@@ -50,6 +51,7 @@ func TestGroups_Quiet(t *testing.T) {
 			}
 		}
 		g.wantTenants("a", "b", "c")
+		grouptest.MustUnlock(t, held)
 	})
 }
 
