@@ -290,8 +290,8 @@ func (c *Client) Wait() { c.requests.wait() }
 // registrationExpired registers this process under another incarnation, after the
 // group has let the given one expire: no lease is bound to that any more.
 func (c *Client) registrationExpired(incarnation wire.ID) {
-	if c.Usable() != nil {
-		return // this process deregistered itself
+	if c.Usable() != nil && c.renewal.isStopped() {
+		return // this process deregistered itself. One that leaves its group is still to submit what removes it.
 	}
 	c.leases.unbindAll(incarnation)
 	c.group.Reregister(incarnation, func() ([]byte, Call) {

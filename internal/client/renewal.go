@@ -161,6 +161,12 @@ func renewCommand() *wire.Command {
 	return &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}
 }
 
+func (r *renewal) isStopped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopped
+}
+
 func (r *renewal) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -81,12 +81,16 @@ func TestGroups_QuietLeaderLost(t *testing.T) {
 	})
 }
 
-// Members leave and join, and groups are deleted, while all groups are quiet.
+// Members leave and join, and groups are deleted, while all groups are quiet. The one that leaves leads one, in which its registration has
+// expired.
 func TestGroups_QuietMembership(t *testing.T) {
 	inMembershipBubble(t, 4, func(g *membership) {
 		t := g.T
 		ctx := grouptest.Within(t, 24*time.Hour)
+		g.MustTransfer(g.Nodes[0], 0)
 		g.tenants(0, "a", "b")
+		g.transferIn("a", 2)
+		g.transferIn("b", 1)
 		pass(quietAfter)
 		g.wantQuiet(2, 0, 1, 2)
 		const standby = 3
