@@ -31,7 +31,7 @@ func (r *Replica) loop() {
 		select {
 		case <-ticker.C:
 			r.tick()
-			if r.core.Quiet() {
+			if r.quiet && r.core.Quiet() { // and not only since this tick
 				r.pulse.pass()
 				continue
 			}

@@ -55,6 +55,16 @@ func TestGroups_Quiet(t *testing.T) {
 	})
 }
 
+// A member that is alone needs no other one's consent.
+func TestGroups_QuietAlone(t *testing.T) {
+	inMembershipBubble(t, 1, func(g *membership) {
+		g.tenants(0, "a")
+		pass(quietAfter)
+		g.wantQuiet(1, 0)
+		g.wantTenants("a")
+	})
+}
+
 // The host of a quiet group's leader is lost: the group has another leader as soon as one that is not quiet.
 func TestGroups_QuietLeaderLost(t *testing.T) {
 	inMembershipBubble(t, 3, func(g *membership) {
