@@ -3,6 +3,7 @@ package raftlog
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -22,23 +23,45 @@ type journal struct {
 
 	mu      sync.Mutex
 	pending []submission // guarded by mu
+	large   int          // guarded by mu; of pending
 }
 
 // submission is a write of one log that waits for the storage goroutine.
 type submission struct {
-	log  *Log
-	ops  []Op
-	done func(error)
+	log   *Log
+	ops   []Op
+	large bool
+	done  func(error)
 }
 
-// submit has the storage goroutine write what waits by then.
+// largeSubmission is the size from which on a submission is large, in bytes, and what large ones of several logs share a
+// batch up to.
+const (
+	largeSubmission = 128 << 10
+	maxLargeBatch   = 1 << 20
+)
+
+// submit has the storage goroutine write what waits by then. Those that are large have batches of their own, behind all others: a sync takes as
+// long as its bytes, and a group with large values is no reason for others to wait for more than one of them.
 func (j *journal) submit(s submission) {
+	s.large = sizeOf(s.ops) >= largeSubmission
 	j.mu.Lock()
 	j.pending = append(j.pending, s)
+	if s.large {
+		j.large++
+	}
 	j.mu.Unlock()
+	j.writeNext(j.takeSmall)
+	if s.large {
+		j.writeNext(j.takeLarge)
+	}
+}
+
+// writeNext has the storage goroutine write a batch of what take returns by then.
+func (j *journal) writeNext(take func() []submission) {
 	var taken []submission
 	j.store.Go(func(*pebble.DB) error {
-		taken = j.take()
+		taken = take()
 		return j.writeAll(taken)
 	}, func(err error) {
 		for _, s := range taken {
@@ -47,17 +70,74 @@ func (j *journal) submit(s submission) {
 	})
 }
 
-func (j *journal) take() []submission {
+// takeSmall takes what waits and is not large, nor behind a large one of its log.
+func (j *journal) takeSmall() (taken []submission) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	taken := j.pending
-	j.pending = nil
+	if j.large == 0 {
+		taken, j.pending = j.pending, nil
+		return taken
+	}
+	var large []*Log
+	j.pending = slices.DeleteFunc(j.pending, func(s submission) bool {
+		if s.large {
+			large = append(large, s.log)
+		}
+		if slices.Contains(large, s.log) {
+			return false
+		}
+		taken = append(taken, s)
+		return true
+	})
 	return taken
+}
+
+// takeLarge takes the first one that is large and the others of its log, and so of further logs while they fit a batch. The first one
+// is that of the task, or one behind it: those before have had their tasks.
+func (j *journal) takeLarge() (taken []submission) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var logs []*Log
+	bytes := 0
+	for _, s := range j.pending {
+		if s.large && !slices.Contains(logs, s.log) && (len(logs) == 0 || bytes+sizeOf(s.ops) <= maxLargeBatch) {
+			logs = append(logs, s.log)
+			bytes += sizeOf(s.ops)
+		}
+	}
+	j.pending = slices.DeleteFunc(j.pending, func(s submission) bool {
+		if !slices.Contains(logs, s.log) {
+			return false
+		}
+		if s.large {
+			j.large--
+		}
+		taken = append(taken, s)
+		return true
+	})
+	return taken
+}
+
+// sizeOf returns about how many bytes the operations write.
+func sizeOf(ops []Op) (bytes int) {
+	for _, op := range ops {
+		switch op := op.(type) {
+		case Append:
+			for _, e := range op.Entries {
+				bytes += len(e.GetData())
+			}
+		case Checkpoint:
+			for _, c := range op.Changes {
+				bytes += len(c.Key) + len(c.Value)
+			}
+		}
+	}
+	return bytes
 }
 
 func (j *journal) writeAll(list []submission) error {
 	if len(list) == 0 {
-		return nil // an earlier task has written it
+		return nil // an earlier task has written it, or a later one does
 	}
 	return j.write(func(c *commit) error {
 		for _, s := range list {

@@ -40,7 +40,7 @@ func (l *Log) Bytes() uint64 { return uint64(l.bytes) }
 // batch and its sync. It does not block. As with
 // storage.Store.Go, done is not called once the store has failed or is closed.
 func (l *Log) Submit(ops []Op, done func(error)) {
-	l.journal.submit(submission{l, ops, done})
+	l.journal.submit(submission{log: l, ops: ops, done: done})
 }
 
 // Wrote makes an operation that Write has completed visible to the loop's half.
