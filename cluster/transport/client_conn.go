@@ -104,7 +104,7 @@ func (c *ClientConn) Read(m proto.Message) error {
 // client's) closes the connection with ErrTooLarge.
 func (c *ClientConn) Send(m proto.Message, size int) bool {
 	size = itemBytes + max(0, size)
-	if c.queue.Push(m, size) {
+	if c.queue.Push(0, m, size) {
 		c.account.Add(size)
 		return true
 	}
@@ -118,9 +118,9 @@ func (c *ClientConn) Send(m proto.Message, size int) bool {
 func (c *ClientConn) Offer(m proto.Message, size int, bulk bool) bool {
 	size = itemBytes + max(0, size)
 	if bulk {
-		return c.queue.PushBulk(m, size)
+		return c.queue.PushBulk(0, m, size)
 	}
-	return c.queue.Push(m, size)
+	return c.queue.Push(0, m, size)
 }
 
 // SendWait is Send, but blocks while a quarter of the queue has no room for m, so that

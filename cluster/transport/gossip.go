@@ -250,7 +250,7 @@ func (g *Gossip) SendPacket(to Target, b []byte) error {
 		return err
 	}
 	// The caller may use b again. A full queue is a lost packet, not an error.
-	link.queue.Push(append([]byte(nil), b...), len(b))
+	link.queue.Push(0, append([]byte(nil), b...), len(b))
 	return nil
 }
 

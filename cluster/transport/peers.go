@@ -82,7 +82,7 @@ func (s *peers) SetPeer(member uint64, addr string) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	p := &peer{
 		table: s, member: member, ctx: ctx, cancel: cancel, addr: addr, err: ErrNotConnected, abandon: func() {},
-		queue: queue.New[*wire.Frame](s.cfg.Limits.QueueFrames, s.cfg.Limits.QueueBytes),
+		queue: queue.NewFair[*wire.Frame](s.cfg.Limits.QueueFrames, s.cfg.Limits.QueueBytes, laneFrames, laneBytes),
 		wake:  make(chan struct{}, 1),
 	}
 	s.byID[member] = p
@@ -127,8 +127,15 @@ func (s *peers) PeerError(member uint64) error {
 	return p.err
 }
 
+// What each group may have queued for a peer also when others have filled the queue.
+const (
+	laneFrames = 64
+	laneBytes  = 64 << 10
+)
+
 // Send queues a frame, which must not be modified afterwards. It never blocks.
-// Submissions that are not urgent are sent when no other frame is queued.
+// The frames of each group are sent in their order, and the groups take turns. Submissions that are not urgent are sent when no other frame of
+// their group is queued.
 // It returns false if the frame will not arrive: the member is unknown or not
 // connected, its queue is full, or the frame exceeds the limit. True promises
 // nothing: a connection may break with frames queued.
@@ -143,9 +150,9 @@ func (s *peers) Send(to uint64, f *wire.Frame) bool {
 		return false
 	}
 	if submission := f.GetSubmission(); submission != nil && !submission.GetUrgent() {
-		return p.queue.PushBulk(f, size+frameHeader)
+		return p.queue.PushBulk(f.GetGroup(), f, size+frameHeader)
 	}
-	return p.queue.Push(f, size+frameHeader)
+	return p.queue.Push(f.GetGroup(), f, size+frameHeader)
 }
 
 func (s *peers) peer(member uint64) *peer {

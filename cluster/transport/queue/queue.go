@@ -3,22 +3,42 @@ package queue
 
 import "sync"
 
-// Queue is a bounded queue between callers that must not block and one writer. It has
-// two lanes: bulk items are written when nothing else is queued, and may fill half of
-// the queue. Items count against the bounds until they are written, so that the bounds
-// are those of the memory in use.
+// Queue is a bounded queue between callers that must not block and one writer. It has lanes, which take
+// turns, so that what one has queued delays no other for long. In each, items are in their order, and those that are
+// bulk are written when no other one of the lane is queued. Bulk may fill half of the queue. Items count
+// against the bounds until they are written, so that the bounds are those of the memory in use.
 type Queue[T any] struct {
 	maxItems, maxBytes int
+	reserved           reserve
 	Ready              chan struct{} // holds a token while items are queued
 
 	mu                  sync.Mutex // guards what follows
 	accepting           bool
-	items               []T
-	bulk                []sized[T]
-	bytes               int // of items, bulk, and those being written
-	bulkBytes           int // of bulk
+	lanes               map[uint32]*lane[T] // those that have items
+	ring                []*lane[T]          // the same; the first is next
+	spare               *lane[T]            // to be used again
+	queued              load                // bulk included
+	bulk                load
 	writing, writeBytes int // being written
 	waiting             []*waiter[T]
+}
+
+// reserve is what each lane may have in the queue although others have filled that.
+type reserve struct{ items, bytes int }
+
+// load is what a queue or a lane has.
+type load struct{ items, bytes int }
+
+func (l *load) add(size int)   { l.items, l.bytes = l.items+1, l.bytes+size }
+func (l *load) remove(of load) { l.items, l.bytes = l.items-of.items, l.bytes-of.bytes }
+
+// within reports whether another item of that size is within bounds.
+func (l load) within(size, items, bytes int) bool { return l.items < items && l.bytes+size <= bytes }
+
+type lane[T any] struct {
+	number      uint32
+	items, bulk []sized[T]
+	queued      load // bulk included
 }
 
 type sized[T any] struct {
@@ -26,9 +46,16 @@ type sized[T any] struct {
 	size int
 }
 
-// New returns a queue that accepts nothing before Reset.
+// New returns a queue that accepts nothing before Reset, with one lane.
 func New[T any](maxItems, maxBytes int) *Queue[T] {
-	return &Queue[T]{maxItems: maxItems, maxBytes: maxBytes, Ready: make(chan struct{}, 1)}
+	return &Queue[T]{maxItems: maxItems, maxBytes: maxBytes, Ready: make(chan struct{}, 1), lanes: make(map[uint32]*lane[T])}
+}
+
+// NewFair is New with any number of lanes. Each may have so many items and bytes in the queue also when others have filled it.
+func NewFair[T any](maxItems, maxBytes, items, bytes int) *Queue[T] {
+	q := New[T](maxItems, maxBytes)
+	q.reserved = reserve{items, bytes}
+	return q
 }
 
 // Reset empties the queue and sets whether it accepts items from now on.
@@ -36,8 +63,9 @@ func (q *Queue[T]) Reset(accept bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.accepting = accept
-	q.items, q.bytes, q.writing, q.writeBytes = nil, 0, 0, 0
-	q.bulk, q.bulkBytes = nil, 0
+	clear(q.lanes)
+	q.ring, q.spare = nil, nil
+	q.queued, q.bulk, q.writing, q.writeBytes = load{}, load{}, 0, 0
 	select {
 	case <-q.Ready:
 	default:
@@ -45,34 +73,65 @@ func (q *Queue[T]) Reset(accept bool) {
 }
 
 // Push never blocks. It returns false if the queue is full or does not accept.
-func (q *Queue[T]) Push(item T, size int) bool {
+func (q *Queue[T]) Push(number uint32, item T, size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.hasRoom(size) {
+	if !q.hasRoom(number, size) {
 		return false
 	}
-	q.items = append(q.items, item)
-	q.bytes += size
+	q.put(number, item, size)
+	return true
+}
+
+func (q *Queue[T]) put(number uint32, item T, size int) {
+	l := q.lane(number)
+	l.items = append(l.items, sized[T]{item, size})
+	l.queued.add(size)
+	q.queued.add(size)
+	q.signal()
+}
+
+// PushBulk is Push for what is bulk.
+func (q *Queue[T]) PushBulk(number uint32, item T, size int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.hasRoom(number, size) || !q.bulk.within(size, q.maxItems/2, q.maxBytes/2) && !q.hasReserve(number, size) {
+		return false
+	}
+	l := q.lane(number)
+	l.bulk = append(l.bulk, sized[T]{item, size})
+	l.queued.add(size)
+	q.queued.add(size)
+	q.bulk.add(size)
 	q.signal()
 	return true
 }
 
-// PushBulk is Push for the bulk lane.
-func (q *Queue[T]) PushBulk(item T, size int) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.hasRoom(size) || len(q.bulk) >= q.maxItems/2 || q.bulkBytes+size > q.maxBytes/2 {
-		return false
+// lane returns that lane, which is about to have an item.
+func (q *Queue[T]) lane(number uint32) *lane[T] {
+	l := q.lanes[number]
+	if l == nil {
+		if l = q.spare; l == nil {
+			l = new(lane[T])
+		}
+		q.spare, l.number = nil, number
+		q.lanes[number] = l
+		q.ring = append(q.ring, l)
 	}
-	q.bulk = append(q.bulk, sized[T]{item, size})
-	q.bulkBytes += size
-	q.bytes += size
-	q.signal()
-	return true
+	return l
 }
 
-func (q *Queue[T]) hasRoom(size int) bool {
-	return q.accepting && len(q.items)+len(q.bulk)+q.writing < q.maxItems && q.bytes+size <= q.maxBytes
+func (q *Queue[T]) hasRoom(number uint32, size int) bool {
+	held := load{q.queued.items + q.writing, q.queued.bytes + q.writeBytes}
+	return q.accepting && (held.within(size, q.maxItems, q.maxBytes) || q.hasReserve(number, size))
+}
+
+func (q *Queue[T]) hasReserve(number uint32, size int) bool {
+	var has load
+	if l := q.lanes[number]; l != nil {
+		has = l.queued
+	}
+	return has.within(size, q.reserved.items, q.reserved.bytes)
 }
 
 func (q *Queue[T]) signal() {
@@ -82,29 +141,58 @@ func (q *Queue[T]) signal() {
 	}
 }
 
-// Take returns items for writing: every one that is not bulk, and otherwise bulk of up to limit
-// bytes, or a little more.
+// Take returns items for writing, of up to limit bytes, or a little more: from each lane of a round what is not bulk, or otherwise
+// bulk. The next call goes on with the lane behind the last.
 func (q *Queue[T]) Take(limit int) []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	items := q.items
-	q.items, q.writeBytes = nil, q.bytes-q.bulkBytes
-	if len(items) == 0 {
-		for len(q.bulk) > 0 && q.writeBytes < limit {
-			first := q.bulk[0]
-			q.bulk[0] = sized[T]{}
-			q.bulk = q.bulk[1:]
-			items = append(items, first.item)
-			q.bulkBytes -= first.size
-			q.writeBytes += first.size
+	const fewest = 4 // lanes that share a write
+	turn := limit / max(1, min(len(q.ring), fewest))
+	var items []T
+	taken := load{}
+	for round := len(q.ring); round > 0 && taken.bytes < limit; round-- {
+		l := q.ring[0]
+		q.ring[0] = nil
+		q.ring = q.ring[1:]
+		items = q.serve(l, turn, items, &taken)
+		if l.queued.items > 0 {
+			q.ring = append(q.ring, l)
+		} else {
+			delete(q.lanes, l.number)
+			q.spare = l
 		}
 	}
-	q.writing = len(items)
-	if len(q.bulk) == 0 {
-		q.bulk = nil // frees the array
-	} else {
+	q.queued.remove(taken)
+	q.writing, q.writeBytes = taken.items, taken.bytes
+	if len(q.ring) > 0 {
 		q.signal()
+	} else {
+		q.ring = nil // frees the array
 	}
+	return items
+}
+
+// serve takes from a lane of up to limit bytes, or a little more.
+func (q *Queue[T]) serve(l *lane[T], limit int, items []T, taken *load) []T {
+	from, bulk := &l.items, len(l.items) == 0
+	if bulk {
+		from = &l.bulk
+	}
+	var served load
+	n := 0
+	for ; n < len(*from) && served.bytes < limit; n++ {
+		items = append(items, (*from)[n].item)
+		served.add((*from)[n].size)
+		(*from)[n] = sized[T]{}
+	}
+	if *from = (*from)[n:]; len(*from) == 0 {
+		*from = nil // frees the array
+	}
+	l.queued.remove(served)
+	if bulk {
+		q.bulk.remove(served)
+	}
+	taken.items, taken.bytes = taken.items+served.items, taken.bytes+served.bytes
 	return items
 }
 
@@ -113,7 +201,6 @@ func (q *Queue[T]) Written() (bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	bytes = q.writeBytes
-	q.bytes -= bytes
 	q.writing, q.writeBytes = 0, 0
 	q.admitWaiting()
 	return bytes
@@ -127,5 +214,5 @@ func (q *Queue[T]) MaxBytes() int { return q.maxBytes }
 func (q *Queue[T]) Len() (items, bulk, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.items), len(q.bulk), q.bytes
+	return q.queued.items - q.bulk.items, q.bulk.items, q.queued.bytes + q.writeBytes
 }

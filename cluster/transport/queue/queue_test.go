@@ -21,7 +21,7 @@ func TestQueue_Bounds(t *testing.T) {
 			q := New[string](c.items, c.bytes)
 			q.Reset(true)
 			pushed := 0
-			for q.Push("x", c.size) {
+			for q.Push(0, "x", c.size) {
 				pushed++
 				if pushed == 1 {
 					q.Take(write) // items being written still count
@@ -31,14 +31,14 @@ func TestQueue_Bounds(t *testing.T) {
 				t.Fatalf("%d items were accepted, want %d", pushed, c.want)
 			}
 			q.Written()
-			if !q.Push("x", c.size) {
+			if !q.Push(0, "x", c.size) {
 				t.Error("written did not release the room")
 			}
 			q.Reset(false)
-			if q.Push("x", c.size) {
+			if q.Push(0, "x", c.size) {
 				t.Error("a queue that does not accept accepted an item")
 			}
-			if q.bytes != 0 || q.items != nil {
+			if q.queued != (load{}) || q.ring != nil || len(q.lanes) > 0 {
 				t.Error("a queue that was emptied keeps its memory")
 			}
 		})
@@ -51,7 +51,7 @@ func TestQueue_BulkLast(t *testing.T) {
 	q := New[int](100, 8*write)
 	q.Reset(true)
 	pushed := 0
-	for q.PushBulk(pushed+1, write/2) {
+	for q.PushBulk(0, pushed+1, write/2) {
 		pushed++
 	}
 	if pushed != 8 {
@@ -59,7 +59,7 @@ func TestQueue_BulkLast(t *testing.T) {
 	}
 	var got [][]int
 	for round := range 6 {
-		if round < 2 && !(q.Push(-1, 10) && q.Push(-2, 10)) {
+		if round < 2 && !(q.Push(0, -1, 10) && q.Push(0, -2, 10)) {
 			t.Fatal("bulk has taken all of the room")
 		}
 		select {
@@ -74,14 +74,84 @@ func TestQueue_BulkLast(t *testing.T) {
 	if !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("written in the order %v, want %v", got, want)
 	}
-	if q.bytes != 0 || q.bulkBytes != 0 || q.writing != 0 {
-		t.Errorf("%d and %d bytes are left", q.bytes, q.bulkBytes)
+	if q.queued != (load{}) || q.bulk != (load{}) || q.writing != 0 {
+		t.Errorf("%v and %v are left", q.queued, q.bulk)
 	}
 	items := New[int](10, 1000)
 	items.Reset(true)
-	for pushed = 0; items.PushBulk(1, 1); pushed++ {
+	for pushed = 0; items.PushBulk(0, 1, 1); pushed++ {
 	}
 	if pushed != 5 {
 		t.Errorf("%d bulk items were accepted of 10, want 5", pushed)
+	}
+}
+
+// Lanes take turns, each in its order: what one has queued delays no other for more than a write, and bulk waits for what else its own
+// lane has.
+func TestQueue_LanesTakeTurns(t *testing.T) {
+	q := NewFair[int](1000, 100*write, 0, 0)
+	q.Reset(true)
+	for i := range 20 {
+		q.Push(7, 700+i, write/2)
+	}
+	q.PushBulk(3, 350, 10)
+	q.Push(3, 300, 10)
+	q.PushBulk(4, 450, 10)
+	var got []int
+	for range 2 {
+		got = append(got, q.Take(write)...)
+		q.Written()
+	}
+	if want := []int{700, 300, 450, 701, 350}; !slices.Equal(got, want) {
+		t.Errorf("written first: %v, want %v", got, want)
+	}
+	q.Push(4, 401, 10)
+	var rest []int
+	for len(q.Ready) > 0 {
+		<-q.Ready
+		rest = append(rest, q.Take(write)...)
+		q.Written()
+	}
+	if n := slices.Index(rest, 401); n < 0 || n > 2 {
+		t.Errorf("what came later is at place %d of %v", n, rest)
+	}
+	if rest = slices.DeleteFunc(rest, func(i int) bool { return i < 700 }); len(rest) != 18 || !slices.IsSorted(rest) {
+		t.Errorf("of lane 7: %v", rest)
+	}
+	if q.queued != (load{}) || len(q.lanes) > 0 || q.ring != nil {
+		t.Errorf("%v are left", q.queued)
+	}
+}
+
+// A lane that has filled the queue leaves the others what is reserved for them.
+func TestQueue_Reserved(t *testing.T) {
+	q := NewFair[int](10, 1000, 2, 100)
+	q.Reset(true)
+	accepted := func(number uint32, size int, push func(uint32, int, int) bool) (n int) {
+		for push(number, 1, size) {
+			n++
+		}
+		return n
+	}
+	for _, c := range []struct {
+		name   string
+		number uint32
+		size   int
+		push   func(uint32, int, int) bool
+		want   int
+	}{
+		{"fills the queue by items", 1, 10, q.Push, 10},
+		{"by its items", 2, 10, q.Push, 2},
+		{"by its bytes", 3, 60, q.Push, 1},
+		{"bulk", 4, 10, q.PushBulk, 2},
+		{"larger than what is reserved", 5, 101, q.Push, 0},
+	} {
+		if n := accepted(c.number, c.size, c.push); n != c.want {
+			t.Errorf("%s: %d are accepted, want %d", c.name, n, c.want)
+		}
+	}
+	q.Take(1 << 20)
+	if accepted(1, 10, q.Push) != 2 { // what is being written counts against the bounds of the queue
+		t.Error("the reserve of a lane is not free while what it had is being written")
 	}
 }

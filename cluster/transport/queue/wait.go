@@ -11,7 +11,7 @@ type waiter[T any] struct {
 	admitted chan struct{} // closed when the item is in the queue
 }
 
-// PushWait is Push, but blocks until the queue has room for the item in a quarter of its
+// PushWait is Push to lane 0, but blocks until the queue has room for the item in a quarter of its
 // bytes, or is empty. Items that wait are admitted in their order. It returns false if ctx
 // or closed ends first, and the item is then not in the queue.
 func (q *Queue[T]) PushWait(ctx context.Context, closed <-chan struct{}, item T, size int) bool {
@@ -46,16 +46,15 @@ func (q *Queue[T]) leave(w *waiter[T]) bool {
 func (q *Queue[T]) admitWaiting() {
 	for len(q.waiting) > 0 {
 		w := q.waiting[0]
-		if !q.hasRoom(w.size) || q.bytes > 0 && q.bytes+w.size > q.maxBytes/4 {
+		held := q.queued.bytes + q.writeBytes
+		if !q.hasRoom(0, w.size) || held > 0 && held+w.size > q.maxBytes/4 {
 			return
 		}
 		q.waiting[0] = nil
 		if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
 			q.waiting = nil // frees the array
 		}
-		q.items = append(q.items, w.item)
-		q.bytes += w.size
-		q.signal()
+		q.put(0, w.item, w.size)
 		close(w.admitted)
 	}
 }
