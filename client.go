@@ -240,7 +240,7 @@ func (c *Client) stop(graceful func()) {
 		graceful()
 	}, func() {
 		c.groups.stop()
-		c.remote.Close()
+		c.remote.Close(remote.ErrClosed)
 		c.client.Stopped(nil, true)
 		c.client.Wait()
 		c.err = fault("run", "", clientClosed{})

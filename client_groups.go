@@ -262,7 +262,7 @@ func (a *attempt) run(f *remoteGroup) {
 	if a.err == nil {
 		return
 	}
-	a.remote.Close()
+	a.remote.Close(remote.ErrClosed)
 	if f.deleted.Err() != nil {
 		a.err = noGroup()
 	}
@@ -288,7 +288,7 @@ func (g *clientGroups) end(f *remoteGroup) {
 	r := f.last.remote
 	g.owner.routines.Go(func() {
 		f.client.Stopping(cluster.ErrGroupDeleted, false)
-		r.Close()
+		r.Close(remote.ErrDeleted)
 		f.client.Stopped(cluster.ErrGroupDeleted, false)
 		f.client.Wait()
 	})
@@ -326,7 +326,7 @@ func (g *clientGroups) close() {
 // stop ends the connections, after close.
 func (g *clientGroups) stop() {
 	for _, f := range g.all() {
-		f.last.remote.Close()
+		f.last.remote.Close(remote.ErrClosed)
 		f.client.Stopped(nil, true)
 		f.client.Wait()
 	}

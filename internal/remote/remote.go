@@ -121,9 +121,10 @@ func (g *Group) Start() {
 	}()
 }
 
-// Close ends the connection, and waits until the goroutines have ended. Calls under way fail.
-func (g *Group) Close() {
-	g.end(ErrClosed)
+// Close ends the connection, and waits until the goroutines have ended. Calls under way fail with the given error: ErrClosed, or ErrDeleted of a
+// further group that was deleted.
+func (g *Group) Close(why error) {
+	g.end(why)
 	<-g.done
 	_ = g.dialer.Close() // its connections have ended
 }

@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -93,6 +94,40 @@ func TestClient_GroupDeletedElsewhere(t *testing.T) {
 	gt.WantError(t, err, conclave.ErrGroupNotFound)
 	create(t, g.Nodes[2], "tenant")
 	gt.MustLock(t, c.WithGroup("tenant").FencedLock("x"))
+}
+
+// A process deletes a group while others of its calls read there: none of them reports that the process is closed.
+func TestDeleteGroup_WhileItReads(t *testing.T) {
+	t.Parallel()
+	g := start(t, 3)
+	ctx := gt.Within(t, 60*time.Second)
+	for _, p := range []interface {
+		CreateGroup(ctx context.Context, name string, cfg conclave.GroupConfig) (*conclave.Group, error)
+		DeleteGroup(ctx context.Context, name string, opts ...conclave.DeleteGroupOption) error
+	}{g.Nodes[0], gt.Dial(t, &conclave.ClientConfig{}, g.Nodes...)} {
+		tenant, err := p.CreateGroup(ctx, "tenant", conclave.GroupConfig{})
+		gt.Must(t, err)
+		const readers = 16
+		reading, ended := make(chan struct{}, readers), make(chan error, readers)
+		for range readers {
+			go func() {
+				_, err := tenant.KV().Get(ctx, "k")
+				for reading <- struct{}{}; errors.Is(err, conclave.ErrKeyNotFound); {
+					_, err = tenant.KV().Get(ctx, "k")
+				}
+				ended <- err
+			}()
+		}
+		for range readers {
+			<-reading
+		}
+		gt.Must(t, p.DeleteGroup(ctx, "tenant", conclave.Force()))
+		for range readers {
+			if err := <-ended; !errors.Is(err, conclave.ErrGroupNotFound) || errors.Is(err, conclave.ErrClosed) || ctx.Err() != nil {
+				t.Errorf("%T: %v", p, err)
+			}
+		}
+	}
 }
 
 // The holds of a client in a further group survive the members that it is connected to, one after the other.
