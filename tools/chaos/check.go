@@ -31,29 +31,51 @@ func (v *verdict) violation(format string, args ...any) {
 	v.violations = append(v.violations, fmt.Sprintf(format, args...))
 }
 
-// checkAll runs all checkers. largest is the largest fence that was granted before.
-func checkAll(ops []*operation, writes []write, largest uint64) verdict {
+// checkAll runs all checkers. largest has the largest fences that the groups have granted before.
+func checkAll(ops []*operation, writes []write, largest map[string]uint64) verdict {
 	var v verdict
-	single := singles(ops)
-	checkFences(&v, single, largest)
-	checkResource(&v, single, writes)
-	checkAnswers(&v, ops)
-	checkEnds(&v, ops)
-	checkSets(&v, ops)
-	checkTogether(&v, single)
-	checkTaken(&v, ops, single)
-	checkMoves(&v, ops)
-	checkJobs(&v, ops)
-	checkPeriods(&v, ops)
 	var searches []search
-	for name, of := range byName(single) {
-		searches = append(searches, searchOf(name, of))
+	stories := byGroup(ops, writes)
+	for _, g := range stories {
+		searches = append(searches, v.checkGroup(g, largest[g.name])...)
 	}
-	// The order of the report is that of names.
-	slices.SortFunc(searches, func(a, b search) int { return cmp.Compare(a.name, b.name) })
+	checkForced(&v, stories, largest)
 	v.run(searches)
 	return v
 }
+
+// checkGroup runs the checkers of one group, and returns the searches: no two groups have a lock, a fence or an index in common.
+func (v *verdict) checkGroup(g *groupStory, largest uint64) (searches []search) {
+	var found verdict
+	single := singles(g.ops)
+	checkFences(&found, single, largest)
+	if !isForced(g.name) {
+		checkResource(&found, single, g.writes)
+	}
+	checkAnswers(&found, g.ops)
+	checkEnds(&found, g.ops)
+	checkSets(&found, g.ops)
+	checkTogether(&found, single)
+	checkTaken(&found, g.ops, single)
+	checkMoves(&found, g.ops)
+	checkJobs(&found, g.ops)
+	checkPeriods(&found, g.ops)
+	checkFound(&found, g)
+	v.add(g.name, found)
+	for name, of := range byName(single) {
+		s := searchOf(name, of)
+		if g.name != defaultGroup {
+			s.name = g.name + ": " + name
+		}
+		searches = append(searches, s)
+	}
+	// The order of the report is that of names.
+	slices.SortFunc(searches, func(a, b search) int { return cmp.Compare(a.name, b.name) })
+	return searches
+}
+
+// closedClient is the text of the ErrClosed of a client that is no member.
+const closedClient = "client is closed"
 
 // checkAnswers finds answers that no state explains.
 func checkAnswers(v *verdict, ops []*operation) {
@@ -61,10 +83,13 @@ func checkAnswers(v *verdict, ops []*operation) {
 		if op.result == resultNotHeld {
 			v.violation("a hold that was granted and not released is not held: %v", op)
 		}
+		if strings.Contains(op.err, closedClient) { // it is closed after the last call
+			v.violation("a client that is not closed reports that it is: %v", op)
+		}
 	}
 }
 
-// byName partitions the operations.
+// byName partitions the operations of a group.
 func byName(ops []*operation) map[string][]*operation {
 	names := make(map[string][]*operation)
 	for _, op := range ops {

@@ -85,11 +85,3 @@ func granted(v *verdict, ops []*operation) []*operation {
 	}
 	return grants
 }
-
-// largestFence returns the largest fence that was granted.
-func largestFence(ops []*operation) (largest uint64) {
-	for _, op := range ops {
-		largest = max(largest, op.fence)
-	}
-	return largest
-}

@@ -47,7 +47,7 @@ func keySearch(name string, ops []*operation) search {
 		switch read := seen[op.Value]; {
 		case op.result == resultOK, op.result == resultRefused, op.result == resultAbsent:
 			s.ops = append(s.ops, p)
-		case op.result != resultUnknown || op.Op == opGet: // no effect
+		case op.result != resultUnknown && op.result != resultNoGroup || op.Op == opGet: // no effect
 		case read != nil:
 			p.Input = keyStep{op, read.index, previous[read.index]}
 			p.Return = read.returned

@@ -65,7 +65,7 @@ func takenOver(ops []*operation) (n int) {
 			moved[op.Hold] = true
 		}
 	}
-	for _, works := range byName(owned) {
+	for _, works := range byGroupAndName(owned) {
 		slices.SortFunc(works, func(a, b *operation) int { return compare(int64(a.fence), int64(b.fence)) })
 		for i, w := range works[1:] {
 			if !moved[works[i].Hold] && w.result == resultOK {

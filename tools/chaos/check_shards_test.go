@@ -134,7 +134,7 @@ func TestCheckShards_Resource(t *testing.T) {
 		{Sequence: 2, Time: 21, Name: oneShard, Hold: ben + "#1", Fence: 2, Accepted: true},
 		{Sequence: 3, Time: 22, Name: oneShard, Hold: anna + "#1", Fence: 1},
 	}
-	if v := checkAll(s.ops, writes, 0); len(v.violations) > 0 || v.refused != 1 {
+	if v := checkAll(s.ops, writes, nil); len(v.violations) > 0 || v.refused != 1 {
 		t.Errorf("got %v and %d refused writes, want 1 refused", v.violations, v.refused)
 	}
 	writes[2].Accepted = true

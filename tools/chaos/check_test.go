@@ -44,7 +44,7 @@ func (s *story) get(call, returned int64, value string, index uint64) {
 // expectVerdict runs all checkers. want is part of the first violation; "" wants none.
 func expectVerdict(t *testing.T, ops []*operation, writes []write, want string) {
 	t.Helper()
-	v := checkAll(ops, writes, 0)
+	v := checkAll(ops, writes, nil)
 	if len(v.unknown) > 0 {
 		t.Errorf("searches given up: %v", v.unknown)
 	}
@@ -294,7 +294,7 @@ func TestCheckFences_AcrossNamesAndPhases(t *testing.T) {
 	s.lock("a", 1, 2, 7)
 	s.acquire("b", 1, 3, 4, 6)
 	expectVerdict(t, s.ops, nil, "smaller fence")
-	if v := checkAll(s.ops[:1], nil, 7); len(v.violations) == 0 {
+	if v := checkAll(s.ops[:1], nil, map[string]uint64{defaultGroup: 7}); len(v.violations) == 0 {
 		t.Error("a fence of an earlier phase is granted again, and no violation is reported")
 	}
 }

@@ -23,8 +23,9 @@ type group struct {
 	network  *network
 	members  []*member // those that form the group, then spare ones
 	founders int
-	resource string // socket
-	deaths   []int64
+	resource string   // socket
+	groups   []string // those that exist, but for short-lived ones
+	deaths   []death
 	spoiled  []string // unexpected ends, refusals that did not happen: violations
 	rolls    []roll
 	phase    *order // what the clients are to run; nil: paused
@@ -63,6 +64,13 @@ func (g *group) form(ctx context.Context, generation int) error {
 			return err
 		}
 	}
+	g.groups = groupNames(1)
+	if err := g.awaitHealthy(ctx, healthyLimit, 0); err != nil {
+		return err
+	}
+	if err := g.createGroups(ctx); err != nil {
+		return err
+	}
 	return g.awaitHealthy(ctx, healthyLimit, 0)
 }
 
@@ -82,7 +90,7 @@ func (g *group) startBinary(m *member, binary string) error {
 	}
 	args := []string{
 		modeMember, "-name", fmt.Sprintf("%s.%d", m.name, m.starts), "-dir", m.dir, "-bind", g.network.address(m.index),
-		"-join", strings.Join(join, ","), "-resource", g.resource, "-clients", fmt.Sprint(clientsPerMember),
+		"-join", strings.Join(join, ","), "-resource", g.resource, "-clients", fmt.Sprint(g.clients()), "-groups", fmt.Sprint(g.o.groups),
 		"-rate", fmt.Sprint(float64(g.o.rate) / float64(g.founders)), "-seed", fmt.Sprint(g.o.seed + uint64(100*m.starts+m.index)),
 		"-voters", fmt.Sprint(g.voters()), "-log", m.logFile(filepath.Join(g.dir, "logs")),
 	}
@@ -100,6 +108,14 @@ func (g *group) startBinary(m *member, binary string) error {
 	return nil
 }
 
+// clients is how many clients a member runs.
+func (g *group) clients() int {
+	if g.o.groups == 1 {
+		return clientsPerMember
+	}
+	return clientsPerMember + briefClients
+}
+
 // voters is the largest number of voters that the members suffice for.
 func (g *group) voters() int { return min(7, g.founders-1+g.founders%2) }
 
@@ -109,11 +125,10 @@ func (g *group) kill(m *member) {
 	if !m.running() {
 		return
 	}
-	if g.leader() == m {
-		g.trace("kill -9 %s, the leader", m.name)
-		g.deaths = append(g.deaths, now())
-	} else {
-		g.trace("kill -9 %s", m.name)
+	g.trace("kill -9 %s", m.name)
+	for _, name := range g.ledBy(m) {
+		g.trace("%s was the leader of %s", m.name, describeGroup(name))
+		g.deaths = append(g.deaths, death{name, now()})
 	}
 	m.process.kill()
 }
@@ -168,21 +183,6 @@ func (g *group) thaw(m *member) {
 	m.frozen = false
 }
 
-// leader returns the running member that leads in the highest term, or nil.
-func (g *group) leader() *member {
-	var leader *member
-	var term uint64
-	for _, m := range g.members {
-		if !m.isOpen() {
-			continue
-		}
-		if s := m.process.last(); s.Leader == s.ID && s.ID != "" && s.Term > term {
-			leader, term = m, s.Term
-		}
-	}
-	return leader
-}
-
 // heal ends all faults: rules, stopped processes, processes that have ended.
 func (g *group) heal() error {
 	if err := g.network.heal(); err != nil {
@@ -204,8 +204,8 @@ func (g *group) heal() error {
 	return nil
 }
 
-// awaitHealthy waits until every member is open, all follow one leader and, under
-// load, each has completed an operation that it called after the time since.
+// awaitHealthy waits until every member is open, all follow one leader in each group and, under
+// load, each has completed an operation in each group that it called after the time since.
 func (g *group) awaitHealthy(ctx context.Context, limit time.Duration, since int64) error {
 	deadline := time.Now().Add(limit)
 	for {
@@ -224,7 +224,6 @@ func (g *group) awaitHealthy(ctx context.Context, limit time.Duration, since int
 
 // ill returns why the group is not healthy, or "".
 func (g *group) ill(since int64) string {
-	leader, of := "", ""
 	for _, m := range g.members {
 		if !m.joined {
 			continue
@@ -235,18 +234,14 @@ func (g *group) ill(since int64) string {
 		if !m.isOpen() {
 			return m.name + " is not open"
 		}
-		s := m.process.last()
-		switch {
-		case s.Time < since || s.ID == "":
+		if s := m.process.last(); s.Time < since || s.ID == "" {
 			return m.name + " reports no status"
-		case s.Leader == "" || strings.Trim(s.Leader, "0") == "":
-			return m.name + " knows no leader"
-		case leader != "" && s.Leader != leader:
-			return fmt.Sprintf("%s follows %s, %s follows %s", m.name, s.Leader, of, leader)
-		case g.phase != nil && s.OK < since:
-			return m.name + " completes no operation"
 		}
-		leader, of = s.Leader, m.name
+	}
+	for _, name := range g.groups {
+		if why := g.illGroup(name, since); why != "" {
+			return why
+		}
 	}
 	if n := g.voting(); n != g.voters() {
 		return fmt.Sprintf("%d members vote, want %d", n, g.voters())

@@ -46,6 +46,10 @@ const (
 	opOwner  = "owner"  // reads the owner of a shard
 	opRun    = "run"    // a call of Once, until its function has begun
 	opEnd    = "end"    // from the end of that function on
+
+	opCreate = "create" // a group, unless it exists
+	opDelete = "delete" // a group that holds nothing
+	opForce  = "force"  // deletes a group with what it holds
 )
 
 // Results of operations.
@@ -56,10 +60,11 @@ const (
 	resultLost    = "lost"    // the hold was lost
 	resultExpired = "expired" // the hold was lost by its MaxHold
 	resultNotHeld = "not held"
-	resultMoved   = "moved"   // the shard is to move to another owner
-	resultClosed  = "closed"  // the key of a job: the value says why, and the fence is that of its last run
-	resultFailed  = "failed"  // no effect
-	resultUnknown = "unknown" // it may have taken effect, or may yet
+	resultMoved   = "moved"    // the shard is to move to another owner
+	resultNoGroup = "no group" // it is deleted
+	resultClosed  = "closed"   // the key of a job: the value says why, and the fence is that of its last run
+	resultFailed  = "failed"   // no effect
+	resultUnknown = "unknown"  // it may have taken effect, or may yet
 )
 
 // record is one line of a history: a call, or the return of a call.
@@ -67,6 +72,7 @@ type record struct {
 	ID      uint64        `json:"i"` // of the call, in its file
 	Time    int64         `json:"t"` // CLOCK_MONOTONIC in ns, the same for all processes
 	Op      string        `json:"op,omitempty"`
+	Group   string        `json:"group,omitempty"` // "": the default one
 	Name    string        `json:"name,omitempty"`
 	Hold    string        `json:"hold,omitempty"`  // names the acquisition, in all files
 	Holds   int           `json:"holds,omitempty"` // that the handle had before the call
@@ -155,6 +161,9 @@ func (op *operation) String() string {
 		returned = fmt.Sprint(op.returned)
 	}
 	text := fmt.Sprintf("%s#%d [%d %s] %s %s", op.process, op.ID, op.Time, returned, op.Op, op.Name)
+	if op.Group != defaultGroup {
+		text += " in " + op.Group
+	}
 	for _, part := range []struct {
 		show   bool
 		format string

@@ -51,8 +51,8 @@ type runner struct {
 	began      time.Time
 	group      *group
 	resource   *resource
-	generation int    // of the group; 0: none has been formed
-	largest    uint64 // the largest fence that this group has granted
+	generation int               // of the group; 0: none has been formed
+	largest    map[string]uint64 // the largest fence that each group has granted
 	rows       []row
 }
 
@@ -88,7 +88,7 @@ func (r *runner) log(format string, args ...any) {
 }
 
 func (r *runner) run(ctx context.Context) error {
-	r.log("%d members, %d operations per second wanted, seed %d", r.o.members, r.o.rate, r.o.seed)
+	r.log("%d members, %d groups, %d operations per second wanted, seed %d", r.o.members, r.o.groups, r.o.rate, r.o.seed)
 	for i, n := range r.o.nemeses {
 		if r.generation == 0 || r.group.ill(0) != "" {
 			if err := r.form(ctx); err != nil {
@@ -112,7 +112,7 @@ func (r *runner) run(ctx context.Context) error {
 func (r *runner) form(ctx context.Context) error {
 	r.group.end()
 	r.generation++
-	r.largest = 0
+	r.largest = make(map[string]uint64)
 	if err := r.group.form(ctx, r.generation); err != nil {
 		return fmt.Errorf("form a group: %w", err)
 	}
@@ -198,9 +198,12 @@ func (r *runner) check(dir string, result *row) error {
 	checkLimits(&result.verdict, result)
 	checkSetGrants(&result.verdict, result)
 	checkWork(&result.verdict, result)
+	checkLives(&result.verdict, result)
 	checkRolls(&result.verdict, ops, r.group.rolls)
 	result.violations = append(result.violations, r.group.spoiled...)
-	r.largest = max(r.largest, largestFence(ops))
+	for group, fence := range largestFences(ops) {
+		r.largest[group] = max(r.largest[group], fence)
+	}
 	r.trace("checked %d operations and %d writes in %v", len(ops), len(writes), time.Since(began).Round(time.Millisecond))
 	return nil
 }
@@ -217,7 +220,7 @@ func checkAgain(dir string) int {
 	}
 	result := row{nemesis: filepath.Base(dir)}
 	result.measure(ops, nil)
-	result.verdict = checkAll(ops, writes, 0)
+	result.verdict = checkAll(ops, writes, nil)
 	fmt.Printf("%s: %d operations, %d searches, %d given up, %d violations\n",
 		result.nemesis, result.operations, result.searches, len(result.verdict.unknown), len(result.violations))
 	printFindings(os.Stdout, []row{result})

@@ -28,7 +28,7 @@ type load struct {
 	remote  *conclave.Client // nil: the load has stopped before
 }
 
-// access is what a client uses: the node of its process, or a connection to any member.
+// access is a group as a client uses it: by the node of its process, or by a connection to any member.
 type access interface {
 	FencedLock(name string, opts ...conclave.LockOption) *conclave.FencedLock
 	RWLock(name string, opts ...conclave.LockOption) *conclave.RWLock
@@ -37,7 +37,6 @@ type access interface {
 	Shards(name string, count int, opts ...conclave.ShardsOption) *conclave.Shards
 	Job(name string, opts ...conclave.JobOption) *conclave.Job
 	KV() *conclave.KV
-	Done() <-chan struct{}
 }
 
 // Names are used for one epoch, so that each has a history that can be searched.
@@ -61,7 +60,9 @@ const clientsPerMember = 22
 // client is one goroutine with a loop of its own.
 type client struct {
 	*load
-	access   access
+	from     origin
+	access   access       // the group of the present turn
+	history  groupHistory // likewise
 	name     string
 	random   *rand.Rand
 	resource *resourceClient
@@ -78,30 +79,9 @@ func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.Writ
 	l.clients.Go(func() { l.dial(ctx) })
 	for i := range m.clients {
 		c := &client{
-			load: l, access: node, name: fmt.Sprintf("%s.%d", m.name, i), random: rand.New(rand.NewPCG(m.seed, uint64(i))),
+			load: l, from: node, name: fmt.Sprintf("%s.%d", m.name, i), random: rand.New(rand.NewPCG(m.seed, uint64(i))),
 			resource: newResourceClient(m.resource),
 			interval: time.Duration(float64(time.Second) * float64(m.clients) / m.rate),
-		}
-		turn := c.lockTurn
-		switch i % clientsPerMember {
-		case 3, 4:
-			turn = c.lingeringTurn
-		case 5, 6:
-			turn = c.reentrantTurn
-		case 7, 8:
-			turn = c.semaphoreTurn
-		case 9, 10, 11:
-			turn = c.keyTurn
-		case 12, 13:
-			turn = c.longTurn
-		case 14, 15:
-			turn = c.sharedTurn
-		case 16, 17:
-			turn = c.setTurn
-		case 18, 19:
-			turn = c.jobTurn
-		case 20, 21:
-			turn = c.ownerTurn
 		}
 		remote := i%2 == 1
 		l.clients.Go(func() {
@@ -109,13 +89,40 @@ func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.Writ
 				if <-l.dialed; l.remote == nil {
 					return
 				}
-				c.access = l.remote
+				c.from = l.remote
 			}
-			c.loop(ctx, turn)
+			c.loop(ctx, c.turn(i))
 		})
 	}
 	l.startWorkers(ctx)
 	return l
+}
+
+// turn returns what the client with this number does.
+func (c *client) turn(number int) func() int {
+	switch number {
+	case 3, 4:
+		return c.lingeringTurn
+	case 5, 6:
+		return c.reentrantTurn
+	case 7, 8:
+		return c.semaphoreTurn
+	case 9, 10, 11:
+		return c.keyTurn
+	case 12, 13:
+		return c.longTurn
+	case 14, 15:
+		return c.sharedTurn
+	case 16, 17:
+		return c.setTurn
+	case 18, 19:
+		return c.jobTurn
+	case 20, 21:
+		return c.ownerTurn
+	case clientsPerMember, clientsPerMember + 1:
+		return c.briefTurn
+	}
+	return c.lockTurn
 }
 
 // dial connects half of the clients to the group as those that are no members do: to any
@@ -154,10 +161,11 @@ func (c *client) loop(ctx context.Context, turn func() int) {
 			return
 		case <-c.node.Done():
 			return
-		case <-c.access.Done():
+		case <-c.from.Done():
 			return
 		case <-time.After(time.Until(next)):
 		}
+		c.enterAny()
 		n := turn()
 		next = next.Add(time.Duration(n) * c.interval)
 		if late := time.Now().Add(-c.interval); next.Before(late) {
@@ -166,8 +174,10 @@ func (c *client) loop(ctx context.Context, turn func() int) {
 	}
 }
 
-// object returns a name of the current epoch.
+// object returns a name of the current epoch. The same names are used in all groups. Each has its share of them, so that clients meet.
 func (c *client) object(kind string, count int) string {
+	groups := len(c.process.groups)
+	count = (count + groups - 1) / groups
 	return fmt.Sprintf("%s/%s/%d/%d", c.phase, kind, now()/int64(epoch), c.random.IntN(count))
 }
 
@@ -212,8 +222,8 @@ func (c *client) answered(op string, id uint64, began int64, r record, err error
 	c.history.returned(id, r)
 	switch r.Result {
 	case resultOK, resultRefused, resultAbsent, resultClosed:
-		c.process.last.Store(began)
-	case resultFailed, resultUnknown:
+		c.process.progress.made(c.history.group, began)
+	case resultFailed, resultUnknown, resultNoGroup:
 		c.backOff(err)
 	}
 	return r
@@ -235,12 +245,14 @@ func classify(op string, err error) string {
 	is := func(target error) bool { return errors.Is(err, target) }
 	changes := true // without an undo in the background
 	switch op {
-	case opLock, opTry, opRLock, opTryRLock, opAcquire, opGet, opOwner, opRun:
+	case opLock, opTry, opRLock, opTryRLock, opAcquire, opGet, opOwner, opRun, opCreate:
 		changes = false
 	}
 	switch {
 	case err == nil:
 		return resultOK
+	case is(conclave.ErrGroupNotFound):
+		return resultNoGroup
 	case is(conclave.ErrKeyNotFound):
 		return resultAbsent
 	case is(conclave.ErrShardMoved):

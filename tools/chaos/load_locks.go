@@ -187,7 +187,7 @@ func (c *client) useAs(h holder, of record) {
 			return
 		}
 		select {
-		case <-c.access.Done():
+		case <-c.from.Done():
 			return
 		case <-time.After(rest):
 		}
@@ -202,11 +202,11 @@ func (c *client) writeAs(of record) {
 	case of.Parts != nil:
 		for _, p := range of.Parts {
 			if !p.Shared && p.Fence != 0 {
-				c.resource.write(p.Name, of.Hold, conclave.Fence(p.Fence))
+				c.resource.write(baseOf(c.history.group), p.Name, of.Hold, conclave.Fence(p.Fence))
 			}
 		}
 	case of.Op != opConfirm: // permits have several holders: their fences come in any order
-		c.resource.write(of.Name, of.Hold, conclave.Fence(of.Fence))
+		c.resource.write(baseOf(c.history.group), of.Name, of.Hold, conclave.Fence(of.Fence))
 	}
 }
 

@@ -43,6 +43,8 @@ func (s shardSet) of(a access, phase string) *conclave.Shards {
 type shardWorker struct {
 	*load
 	access access
+	from   origin
+	group  string
 	set    shardSet
 	name   string
 	works  atomic.Int64
@@ -50,17 +52,32 @@ type shardWorker struct {
 
 // startWorkers has the member, and its client, work on the sets.
 func (l *load) startWorkers(ctx context.Context) {
-	for _, s := range []shardSet{mixed, settled} {
-		w := &shardWorker{load: l, access: l.node, set: s, name: l.process.name + ".node." + s.kind}
-		l.clients.Go(func() { w.run(ctx) })
+	l.clients.Go(func() { l.worker(l.node, "node", l.process.settledIn(), settled).run(ctx) })
+	for _, group := range l.process.groups {
+		l.clients.Go(func() { l.worker(l.node, "node", group, l.process.mixed()).run(ctx) })
+		l.clients.Go(func() {
+			if <-l.dialed; l.remote != nil {
+				l.worker(l.remote, "client", group, l.process.mixed()).run(ctx)
+			}
+		})
 	}
-	l.clients.Go(func() {
-		if <-l.dialed; l.remote != nil {
-			w := &shardWorker{load: l, access: l.remote, set: mixed, name: l.process.name + ".client." + mixed.kind}
-			w.run(ctx)
-		}
-	})
 }
+
+func (l *load) worker(from origin, kind, group string, s shardSet) *shardWorker {
+	return &shardWorker{
+		load: l, access: l.in(from, group), from: from, group: group, set: s, name: fmt.Sprintf("%s.%s.%s%s", l.process.name, kind, s.kind, group),
+	}
+}
+
+// mixed returns the mixed set as each group has it: its share of the shards.
+func (m *memberProcess) mixed() shardSet {
+	s := mixed
+	s.count = max(1, s.count/len(m.groups))
+	return s
+}
+
+// settledIn is the group that has the settled set.
+func (m *memberProcess) settledIn() string { return m.groups[len(m.groups)-1] }
 
 // run works on the set until ctx is done.
 func (w *shardWorker) run(ctx context.Context) {
@@ -84,9 +101,10 @@ func (w *shardWorker) run(ctx context.Context) {
 func (w *shardWorker) work(ctx context.Context, began int64, shard int, f conclave.Fence) {
 	n := w.works.Add(1)
 	c := &client{
-		load: w.load, access: w.access, name: w.name, resource: newResourceClient(w.process.resource),
+		load: w.load, from: w.from, name: w.name, resource: newResourceClient(w.process.resource),
 		random: rand.New(rand.NewPCG(w.process.seed, uint64(f))),
 	}
+	c.enter(w.group, w.access)
 	defer c.resource.close()
 	name, hold := fmt.Sprintf("%s/%d", w.set.name(w.phase), shard), fmt.Sprintf("%s#%d", w.name, n)
 	id := c.history.since(began, record{Op: opOwn, Name: name, Hold: hold})
@@ -139,8 +157,8 @@ func (h contextHolder) Fence() (conclave.Fence, error) {
 
 // ownerTurn asks for the owner of a shard.
 func (c *client) ownerTurn() int {
-	set := mixed
-	if c.chance(50) {
+	set := c.process.mixed()
+	if c.history.group == c.process.settledIn() && c.chance(50) {
 		set = settled
 	}
 	shard := c.random.IntN(set.count)
@@ -176,8 +194,11 @@ type shardState struct {
 func (m *memberProcess) readShards(node *conclave.Node, phase string) {
 	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
 	defer cancel()
-	n := notice{What: isShards}
-	for o, err := range settled.of(node, phase).Owners(ctx) {
+	n, a := notice{What: isShards}, access(node.Group)
+	if group := m.settledIn(); group != defaultGroup {
+		a = node.WithGroup(group)
+	}
+	for o, err := range settled.of(a, phase).Owners(ctx) {
 		if err != nil {
 			n.Error = err.Error()
 			break

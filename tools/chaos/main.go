@@ -54,6 +54,7 @@ type options struct {
 	span    time.Duration
 	nemeses []nemesis
 	members int
+	groups  int
 	seed    uint64
 	dir     string
 	keep    bool
@@ -76,6 +77,7 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	flags.DurationVar(&o.span, "for", time.Minute, "how long each nemesis injects faults")
 	flags.StringVar(&names, "nemesis", "all", "comma-separated `names` of nemeses, run in this order, or all; -list prints them")
 	flags.IntVar(&o.members, "members", 5, "`number` of members, 3 to 9")
+	flags.IntVar(&o.groups, "groups", 1, fmt.Sprintf("`number` of groups, the default one and further ones, 1 to %d; with further ones the load also creates and deletes groups", mostGroups))
 	flags.Uint64Var(&o.seed, "seed", 0, "seed of the faults and of the clients' choices; 0 takes the time. Threads and disks make each run different all the same")
 	flags.StringVar(&o.dir, "dir", "", "`directory` for the members' data and the histories (default: a new one in the directory for temporary files)")
 	flags.BoolVar(&o.keep, "keep", false, "keep the directory also without a violation")
@@ -99,6 +101,7 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	check(flags.NArg() == 0, "unexpected argument %q", flags.Arg(0))
 	check(o.span >= time.Second, "invalid -for: want 1s or more, got %v", o.span)
 	check(o.members >= 3 && o.members <= 9, "invalid -members: want 3 to 9, got %d", o.members)
+	check(o.groups >= 1 && o.groups <= mostGroups, "invalid -groups: want 1 to %d, got %d", mostGroups, o.groups)
 	check(o.rate >= 10 && o.rate <= 100_000, "invalid -rate: want 10 to 100000, got %d", o.rate)
 	if o.binary2 != "" {
 		_, err := os.Stat(o.binary2)
@@ -140,7 +143,7 @@ func (o options) arguments() []string {
 	}
 	args := []string{
 		modeInside, "-for", o.span.String(), "-nemesis", strings.Join(names, ","), "-dir", o.dir,
-		"-members", fmt.Sprint(o.members), "-seed", fmt.Sprint(o.seed), "-rate", fmt.Sprint(o.rate),
+		"-members", fmt.Sprint(o.members), "-groups", fmt.Sprint(o.groups), "-seed", fmt.Sprint(o.seed), "-rate", fmt.Sprint(o.rate),
 	}
 	if o.verbose {
 		args = append(args, "-v")

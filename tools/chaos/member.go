@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,19 +36,19 @@ const (
 	doLeave  = "leave"  // leave the group
 	doRemove = "remove" // remove another member from the group
 	doShards = "shards" // read the owners of the settled set
+	doCreate = "create" // create the further groups
 )
 
 // notice is a line that a member writes to its standard output.
 type notice struct {
-	What   string `json:"what"`
-	Error  string `json:"error,omitempty"`
-	Time   int64  `json:"t,omitempty"` // of the status
-	ID     string `json:"id,omitempty"`
-	Leader string `json:"leader,omitempty"`
-	Term   uint64 `json:"term,omitempty"`
-	Voter  bool   `json:"voter,omitempty"`
-	OK     int64  `json:"ok,omitempty"` // when the last successful operation was called
-	Knows  int    `json:"knows,omitempty"`
+	What  string `json:"what"`
+	Error string `json:"error,omitempty"`
+	Time  int64  `json:"t,omitempty"` // of the status
+	ID    string `json:"id,omitempty"`
+	Voter bool   `json:"voter,omitempty"`
+	Knows int    `json:"knows,omitempty"`
+
+	Groups map[string]groupStatus `json:"groups,omitempty"` // those that a run has all the time
 
 	Shards []shardState `json:"shards,omitempty"` // the result of doShards
 }
@@ -61,6 +60,7 @@ const (
 	isStopped = "stopped"
 	isRemoved = "removed" // the result of doRemove
 	isShards  = "shards"
+	isCreated = "created" // the result of doCreate
 )
 
 const (
@@ -74,16 +74,18 @@ const (
 type memberProcess struct {
 	config   conclave.Config
 	clients  int
-	rate     float64 // operations per second of this member's clients
+	groups   []string // those that a run has all the time
+	rate     float64  // operations per second of this member's clients
 	seed     uint64
 	resource string
 	name     string // unique for each start
 
 	output sync.Mutex // of standard output
 
+	progress progress
+
 	mu   sync.Mutex
 	load *load // guarded by mu; nil while paused
-	last atomic.Int64
 }
 
 // memberMain runs a member until it is told to stop, or stops by itself.
@@ -98,11 +100,13 @@ func memberMain(args []string) int {
 	flags.IntVar(&m.config.Expect, "expect", 0, "")
 	flags.IntVar(&m.config.Voters, "voters", 3, "")
 	flags.IntVar(&m.clients, "clients", 0, "")
+	groups := flags.Int("groups", 1, "")
 	flags.Float64Var(&m.rate, "rate", 0, "")
 	flags.Uint64Var(&m.seed, "seed", 0, "")
 	flags.StringVar(&m.resource, "resource", "", "")
 	flags.StringVar(&logFile, "log", "", "")
 	_ = flags.Parse(args) // exits on an error
+	m.groups = groupNames(*groups)
 	m.config.Join = strings.Split(join, ",")
 	m.config.Name, _, _ = strings.Cut(m.name, ".") // it stays, so that the next start finds the shards of this one
 	m.config.Insecure = true                       // the namespaces of the tool have no other processes
@@ -211,6 +215,8 @@ func (m *memberProcess) serve(node *conclave.Node, orders <-chan order) error {
 				go m.remove(node, o.ID)
 			case doShards:
 				go m.readShards(node, o.Phase)
+			case doCreate:
+				go m.createGroups(node)
 			case doClose:
 				return node.Close(ctx) // the clients' calls fail, as in a program that ends
 			case doLeave:
@@ -254,8 +260,7 @@ func (m *memberProcess) remove(node *conclave.Node, text string) {
 func (m *memberProcess) status(node *conclave.Node) notice {
 	s := node.Status()
 	return notice{
-		What: isStatus, Time: now(), ID: s.ID.String(), Leader: s.Leader.String(), Term: s.Term,
-		Voter: s.Role == conclave.Voter, OK: m.last.Load(), Knows: len(s.Members),
+		What: isStatus, Time: now(), ID: s.ID.String(), Voter: s.Role == conclave.Voter, Knows: len(s.Members), Groups: m.groupStatuses(node),
 	}
 }
 

@@ -58,9 +58,9 @@ func (f *faults) between(ctx context.Context, low, high time.Duration) {
 	_ = wait(ctx, low+time.Duration(f.random.Int64N(int64(high-low)))) // the caller looks at ctx
 }
 
-// victim returns a member: half of the time the leader, if there is one.
+// victim returns a member: half of the time the leader of one of the groups, if there is one. Groups have leaders of their own.
 func (f *faults) victim() *member {
-	if leader := f.leader(); leader != nil && leader.index < f.founders && f.random.IntN(2) == 0 {
+	if leader := f.leaderOf(f.groups[f.random.IntN(len(f.groups))]); leader != nil && leader.index < f.founders && f.random.IntN(2) == 0 {
 		return leader
 	}
 	return f.members[f.random.IntN(f.founders)]

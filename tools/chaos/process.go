@@ -26,6 +26,7 @@ type process struct {
 	status  notice        // guarded by mu; the last one
 	paused  chan struct{} // guarded by mu; closed when the clients have stopped
 	removed chan string   // the result of an order to remove a member
+	created chan string   // the result of an order to create groups
 	shards  chan notice   // the result of an order to read the owners of shards
 	message string        // guarded by mu; what the process said when it stopped
 	ended   bool          // guarded by mu; the tool has ended it, or has told it to end
@@ -38,7 +39,7 @@ func launch(cmd *exec.Cmd, logFile string) (*process, error) {
 	}
 	defer stderr.Close() // the process has its own
 	cmd.Stderr = stderr
-	p := &process{cmd: cmd, opened: make(chan struct{}), done: make(chan struct{}), paused: make(chan struct{}), removed: make(chan string, 1), shards: make(chan notice, 1)}
+	p := &process{cmd: cmd, opened: make(chan struct{}), done: make(chan struct{}), paused: make(chan struct{}), removed: make(chan string, 1), created: make(chan string, 1), shards: make(chan notice, 1)}
 	if p.input, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -73,6 +74,8 @@ func (p *process) read(output io.Reader) {
 			p.paused = make(chan struct{})
 		case isRemoved:
 			p.removed <- n.Error // one order at a time
+		case isCreated:
+			p.created <- n.Error // one order
 		case isShards:
 			select {
 			case p.shards <- n:

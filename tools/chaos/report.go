@@ -32,8 +32,11 @@ type row struct {
 	runs          int             // of keys of jobs
 	regular       int             // runs of jobs with a period
 	done          int             // of these: ran to their end, as the group has recorded
+	deleted       int             // groups, without force
+	forced        int             // groups, with force
+	notDeleted    int             // deletions of groups that were refused
 	closed        int             // calls of Once for a key that is closed
-	gap           time.Duration   // longest time without a successful grant
+	gap           time.Duration   // longest time without a successful grant in one of the groups that the run has all the time
 	failovers     []time.Duration // from a leader's death to the return of the first grant that was called afterwards
 	recovery      time.Duration   // from the last healing until all members work
 	before, after usage           // of the members, before the first fault and after the recovery
@@ -42,7 +45,7 @@ type row struct {
 }
 
 // measure counts.
-func (r *row) measure(ops []*operation, deaths []int64) {
+func (r *row) measure(ops []*operation, deaths []death) {
 	var grants []*operation
 	expired := make(map[string]bool)
 	for _, op := range ops {
@@ -50,6 +53,7 @@ func (r *row) measure(ops []*operation, deaths []int64) {
 			expired[op.Hold] = true
 		}
 		r.measureWork(op)
+		r.measureLife(op)
 		switch op.Op {
 		case opCheck, opRCheck, opConfirm, opOwn, opReturn:
 			continue
@@ -80,21 +84,47 @@ func (r *row) measure(ops []*operation, deaths []int64) {
 	}
 	r.grants, r.expired, r.takenOver = len(grants), len(expired), takenOver(ops)
 	slices.SortFunc(grants, func(a, b *operation) int { return compare(a.returned, b.returned) })
-	last := r.began
+	r.measureGaps(grants)
+	for _, d := range deaths {
+		for _, g := range grants {
+			if g.Group == d.group && g.Time > d.at {
+				r.failovers = append(r.failovers, time.Duration(g.returned-d.at))
+				break
+			}
+		}
+	}
+}
+
+// measureGaps finds the longest gap between the grants of a group, which are in the order of their returns.
+func (r *row) measureGaps(grants []*operation) {
+	last := map[string]int64{defaultGroup: r.began}
 	for _, g := range grants {
 		if g.returned > r.ended {
 			break
 		}
-		r.gap, last = max(r.gap, time.Duration(g.returned-last)), g.returned
-	}
-	r.gap = max(r.gap, time.Duration(r.ended-last))
-	for _, death := range deaths {
-		for _, g := range grants {
-			if g.Time > death {
-				r.failovers = append(r.failovers, time.Duration(g.returned-death))
-				break
-			}
+		if isBrief(g.Group) {
+			continue
 		}
+		before, known := last[g.Group]
+		if !known {
+			before = r.began
+		}
+		r.gap, last[g.Group] = max(r.gap, time.Duration(g.returned-before)), g.returned
+	}
+	for _, at := range last {
+		r.gap = max(r.gap, time.Duration(r.ended-at))
+	}
+}
+
+// measureLife counts deletions of groups.
+func (r *row) measureLife(op *operation) {
+	switch {
+	case op.Op == opDelete && op.result == resultOK:
+		r.deleted++
+	case op.Op == opDelete && op.result == resultRefused:
+		r.notDeleted++
+	case op.Op == opForce && op.result == resultOK:
+		r.forced++
 	}
 }
 
@@ -161,15 +191,15 @@ func short(d time.Duration) string {
 // printTable prints a row for each nemesis.
 func printTable(w io.Writer, rows []row) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tof these shared\tof sets\tended by MaxHold\textended\tshards owned\tmoved\ttaken over\truns of jobs\tdone\tErrJobDone\tlongest gap\tleader killed: to next grant\thealthy after\tMiB on disk / in memory before\tand after\tsearches ok\tgiven up\tstale writes refused\tviolations")
+	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tof these shared\tof sets\tended by MaxHold\textended\tshards owned\tmoved\ttaken over\truns of jobs\tdone\tErrJobDone\tgroups deleted\tby force\trefused\tlongest gap\tleader killed: to next grant\thealthy after\tMiB on disk / in memory before\tand after\tsearches ok\tgiven up\tstale writes refused\tviolations")
 	for _, r := range rows {
 		note := ""
 		if r.unsupported != "" {
 			note = " (no fault: not supported)"
 		}
-		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\n", r.nemesis, note,
+		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\n", r.nemesis, note,
 			r.operations, float64(r.operations)/r.seconds(), r.unknown, r.failed, r.lost, r.grants, r.shared, r.sets, r.expired, r.extended,
-			r.owned, r.moved, r.takenOver, r.runs, r.done, r.closed, short(r.gap), r.failover(),
+			r.owned, r.moved, r.takenOver, r.runs, r.done, r.closed, r.deleted, r.forced, r.notDeleted, short(r.gap), r.failover(),
 			short(r.recovery), r.before, r.after, r.passed(), len(r.verdict.unknown), r.refused, len(r.violations))
 	}
 	_ = t.Flush() // standard output

@@ -62,7 +62,7 @@ func TestRow_Measure(t *testing.T) {
 	s.get(1, 2, "x", 1)
 	s.ops[len(s.ops)-1].result = resultFailed
 	r := row{nemesis: "kill", began: 0, ended: 100}
-	r.measure(s.ops, []int64{40})
+	r.measure(s.ops, []death{{at: 40}})
 	if r.operations != 6 || r.unknown != 1 || r.failed != 1 || r.grants != 3 || r.shared != 1 {
 		t.Errorf("got %d operations, %d unknown, %d failed, %d grants, %d of them shared; want 6, 1, 1, 3, 1", r.operations, r.unknown, r.failed, r.grants, r.shared)
 	}
@@ -84,7 +84,7 @@ func TestTable(t *testing.T) {
 	printFindings(&text, rows)
 	flat := strings.Join(strings.Fields(text.String()), " ")
 	for _, want := range []string{
-		"kill 6000 600 3 0 0 0 0 0 0 0 0 0 0 0 0 0 1.23s 3: 300ms / 1s 0s 12 / 80 13 / 90 7 1 0 2", "churn (no fault: not supported)",
+		"kill 6000 600 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1.23s 3: 300ms / 1s 0s 12 / 80 13 / 90 7 1 0 2", "churn (no fault: not supported)",
 		"VIOLATION, kill: other", "searches given up after 20s: k", "churn: not supported by this build: why",
 	} {
 		if !strings.Contains(flat, want) {
@@ -136,6 +136,7 @@ func TestParseOptions_Errors(t *testing.T) {
 		"-members 2":         "invalid -members",
 		"-for 10ms":          "invalid -for",
 		"-rate 0":            "invalid -rate",
+		"-groups 17":         "invalid -groups",
 		"-binary2 /nowhere":  "invalid -binary2",
 		"surplus":            "unexpected argument",
 		"-unknown":           "not defined",
@@ -152,13 +153,13 @@ func TestParseOptions_Errors(t *testing.T) {
 }
 
 func TestParseOptions_PassedOn(t *testing.T) {
-	o, err := parseOptions(strings.Fields("-for 5s -nemesis kill,loss -members 3 -seed 7 -rate 50 -v"), io.Discard)
+	o, err := parseOptions(strings.Fields("-for 5s -nemesis kill,loss -members 3 -groups 4 -seed 7 -rate 50 -v"), io.Discard)
 	if err != nil || len(o.nemeses) != 2 {
 		t.Fatalf("got %+v, %v", o, err)
 	}
 	o.dir = "/d"
 	again, err := parseOptions(o.arguments()[1:], io.Discard)
-	if err != nil || again.span != o.span || len(again.nemeses) != 2 || again.members != 3 || again.seed != 7 || again.rate != 50 || !again.verbose || again.dir != "/d" {
+	if err != nil || again.span != o.span || len(again.nemeses) != 2 || again.members != 3 || again.groups != 4 || again.seed != 7 || again.rate != 50 || !again.verbose || again.dir != "/d" {
 		t.Errorf("got %+v, %v", again, err)
 	}
 	if all, err := selectNemeses("all"); err != nil || len(all) != len(nemeses()) {

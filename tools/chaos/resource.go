@@ -17,7 +17,8 @@ import (
 // write is a request to the resource, and the line that it records about it.
 type write struct {
 	Sequence int    `json:"i,omitempty"`
-	Time     int64  `json:"t,omitempty"` // CLOCK_MONOTONIC in ns, when it was decided
+	Time     int64  `json:"t,omitempty"`     // CLOCK_MONOTONIC in ns, when it was decided
+	Group    string `json:"group,omitempty"` // its name, also of an instance
 	Name     string `json:"name"`
 	Hold     string `json:"hold"`
 	Fence    uint64 `json:"fence"`
@@ -79,7 +80,7 @@ func (r *resource) serve(conn net.Conn) {
 func (r *resource) decide(w write) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w.Accepted = r.guard.Check(w.Name, conclave.Fence(w.Fence)) == nil
+	w.Accepted = r.guard.Check(w.Group+"\x00"+w.Name, conclave.Fence(w.Fence)) == nil
 	r.sequence++
 	w.Sequence, w.Time = r.sequence, now()
 	line, err := json.Marshal(w)
@@ -145,7 +146,7 @@ type resourceClient struct {
 func newResourceClient(path string) *resourceClient { return &resourceClient{path: path} }
 
 // write asks the resource. Only the resource's record tells what became of it.
-func (c *resourceClient) write(name, hold string, f conclave.Fence) {
+func (c *resourceClient) write(group, name, hold string, f conclave.Fence) {
 	if c.conn == nil {
 		conn, err := net.Dial("unix", c.path)
 		if err != nil {
@@ -153,7 +154,7 @@ func (c *resourceClient) write(name, hold string, f conclave.Fence) {
 		}
 		c.conn, c.lines = conn, bufio.NewReader(conn)
 	}
-	line, err := json.Marshal(write{Name: name, Hold: hold, Fence: uint64(f)})
+	line, err := json.Marshal(write{Group: group, Name: name, Hold: hold, Fence: uint64(f)})
 	if err == nil {
 		_, err = c.conn.Write(append(line, '\n'))
 	}
