@@ -61,6 +61,11 @@ func runIdle(ctx context.Context, o options, out io.Writer) error {
 	if err := createIdle(ctx, g, o.groups); err != nil {
 		return err
 	}
+	prof, err := newProfile(o.profile)
+	if err != nil {
+		return err
+	}
+	prof.start()
 	before, err := use(network)
 	if err != nil {
 		return err
@@ -72,6 +77,7 @@ func runIdle(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	prof.stop()
 	costs := before.until(after)
 	costs = append(costs,
 		cost{"goroutines", float64(runtime.NumGoroutine()-goroutines) / members, "", "of the group, beyond those before it", true},

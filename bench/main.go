@@ -73,7 +73,7 @@ func main() {
 	flag.StringVar(&o.profile, "cpuprofile", "", "`file` for a CPU profile of conclave's turns")
 	flag.StringVar(&o.growth, "growth", "", "instead of workloads, measure conclave while something grows: comma-separated `names`, or all; list prints them")
 	flag.IntVar(&o.growthMax, "growth-max", 100_000, "largest `number` of locks, sessions and so on with -growth; a million locks take a minute")
-	flag.IntVar(&o.groups, "groups", 0, "with -idle, further `groups` that no caller uses either, 0 to 64; the measurement begins when they have become quiet")
+	flag.IntVar(&o.groups, "groups", 0, "with -idle, further `groups` that no caller uses either, 0 to 1000; the measurement begins when they have become quiet")
 	flag.DurationVar(&o.idle, "idle", 0, "instead of workloads, measure for so long what a group of three costs that no caller uses")
 	flag.DurationVar(&o.path, "path", 0, "instead of workloads, follow the calls of a lone caller through the goroutines for so long; with -memory, of members without a directory")
 	flag.DurationVar(&o.footprint, "footprint", 0, "instead of workloads, measure the disk and memory of three members while a client locks and unlocks for so long; a quarter of it is added without calls; needs -agent")
@@ -122,15 +122,15 @@ func (o options) check() error {
 		return errors.New("-footprint: want -agent, the program that runs the members")
 	case o.footprint > 0 && (o.rate < 2 || o.rate > 100_000):
 		return fmt.Errorf("-rate %d: want 2 to 100000", o.rate)
-	case o.groups < 0 || o.groups > 64 || o.groups > 0 && o.idle == 0:
-		return fmt.Errorf("-groups %d: want 0 to 64, with -idle", o.groups)
+	case o.groups < 0 || o.groups > 1000 || o.groups > 0 && o.idle == 0:
+		return fmt.Errorf("-groups %d: want 0 to 1000, with -idle", o.groups)
 	case o.idle < 0 || o.idle > time.Hour:
 		return fmt.Errorf("-idle %v: want at most 1h", o.idle)
 	case o.path < 0 || o.path > time.Minute: // the trace is in memory: 3 MB a second
 		return fmt.Errorf("-path %v: want at most 1m", o.path)
 	case o.idle > 0 && (o.growth != "" || o.path > 0), o.growth != "" && o.path > 0:
 		return errors.New("-growth, -idle and -path: want one of them")
-	case unlike && (o.ceiling || o.profile != "" || o.memory && o.path == 0):
+	case unlike && (o.ceiling || o.profile != "" && o.idle == 0 || o.memory && o.path == 0):
 		return errors.New("-ceiling, -memory and -cpuprofile are for workloads, and -memory for -path: want none of them otherwise")
 	case (o.idle > 0 || o.path > 0) && o.svg != "":
 		return errors.New("-idle and -path have no chart: want no -svg")

@@ -99,7 +99,7 @@ type Config struct {
 	// Durable returns what of this member's logs is durable, for the hello; nil: nothing. It must not block.
 	Durable func() Durable
 	// Endorsements returns those of this member, for the hello; nil: none. It must not
-	// block. A hello has 8 KiB: 16 of them fit, with the positions of 64 groups.
+	// block. A hello has 48 KiB: 16 of them fit, with the positions of 1,000 groups.
 	Endorsements func() []*wire.Endorsement
 	// Endorsed is called when a process that is no member, but has proven its key, was
 	// refused and had endorsements in its hello, which are unverified; nil: ignored. It
@@ -132,8 +132,8 @@ type Config struct {
 // Limits bounds memory and goroutines. Zero fields take the default.
 type Limits struct {
 	Frame       int // bytes of one frame. Default 4 MiB
-	QueueFrames int // frames queued for one peer. Default 4096
-	QueueBytes  int // their bytes. Default 16 MiB
+	QueueFrames int // frames queued for one peer, besides 64 frames for each group. Default 4096
+	QueueBytes  int // their bytes, besides 64 KiB for each group. Default 16 MiB
 	Handshakes  int // inbound handshakes in progress. Default 64
 	Strangers   int // inbound connections of proven processes that are no members. Default 128
 	Connections int // inbound connections of members in total. Default 1024
@@ -248,8 +248,8 @@ func (c *Config) faults() error {
 	if c.Identity.Incarnation.IsZero() {
 		fault("transport: no incarnation")
 	}
-	if n := len(c.Identity.Group) + len(c.Identity.Name) + len(c.Identity.Advertise); n > maxHello/2 {
-		fault("transport: group, name and advertised address exceed the limit: got %d bytes, want at most %d", n, maxHello/2)
+	if n := len(c.Identity.Group) + len(c.Identity.Name) + len(c.Identity.Advertise); n > maxIdentity {
+		fault("transport: group, name and advertised address exceed the limit: got %d bytes, want at most %d", n, maxIdentity)
 	}
 	return errors.Join(faults...)
 }

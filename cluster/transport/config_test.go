@@ -11,7 +11,7 @@ import (
 )
 
 func TestNew_ReportsEveryFault(t *testing.T) {
-	_, err := New(Config{Identity: Identity{Group: strings.Repeat("g", maxHello)}})
+	_, err := New(Config{Identity: Identity{Group: strings.Repeat("g", maxIdentity+1)}})
 	if err == nil {
 		t.Fatal("New succeeded")
 	}

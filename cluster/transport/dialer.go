@@ -65,8 +65,8 @@ func NewDialer(cfg DialerConfig) (*Dialer, error) {
 	if err := checkDialerTLS(cfg.TLS); err != nil {
 		faults = append(faults, fmt.Errorf("transport: %w", err))
 	}
-	if n := len(cfg.Group) + len(cfg.Name); n > maxHello/2 {
-		faults = append(faults, fmt.Errorf("transport: group and name exceed the limit: got %d bytes, want at most %d", n, maxHello/2))
+	if n := len(cfg.Group) + len(cfg.Name); n > maxIdentity {
+		faults = append(faults, fmt.Errorf("transport: group and name exceed the limit: got %d bytes, want at most %d", n, maxIdentity))
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)

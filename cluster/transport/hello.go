@@ -16,6 +16,9 @@ import (
 const (
 	magic    = "conclave"
 	maxHello = wire.MaxHello
+
+	// maxIdentity bounds the texts of an Identity, in bytes, so that a hello has room for the rest.
+	maxIdentity = 4 << 10
 )
 
 // hello is a wire.Hello with well-formed fields. It is a claim until its proof is verified.

@@ -19,7 +19,7 @@ import (
 
 const (
 	// MaxGroups bounds the further groups: each has a log, a leader and a loop on every member.
-	MaxGroups = 64
+	MaxGroups = 1_000
 )
 
 // groups is the further groups, in the machine of the default one.
@@ -101,7 +101,7 @@ func (x grouping) create(c *wire.CreateGroup) *wire.Reply {
 	case x.groups.byName[c.Name] != nil:
 		return x.reply(wire.Code_OK)
 	case len(x.groups.byNumber) >= MaxGroups:
-		return x.refuse(wire.Code_BUSY, "too many groups, at most 64: delete those that are not used")
+		return x.refuse(wire.Code_BUSY, "too many groups, at most 1000: delete those that are not used")
 	case x.groups.created == 1<<32-1, x.groups.fences >= maxFences:
 		return x.refuse(wire.Code_TOO_LARGE, "the numbers or the fences of groups are used up")
 	}

@@ -35,7 +35,7 @@ const (
 	MinOutcomeBytes    = 8 << 10
 
 	MaxMembers      = 128
-	MaxGroups       = 64
+	MaxGroups       = 1_000
 	MaxUnregistered = 16
 	MaxForgettable  = 64
 	FirstBlock      = 16
