@@ -144,6 +144,24 @@ func checkRefusals(v *verdict, g, all *groupStory) {
 	}
 }
 
+// checkCreations checks that a group which was created was found, unless a deletion of that name was under way at the same time.
+func checkCreations(v *verdict, ops []*operation) {
+	deletions := make(map[string][]*operation)
+	for _, op := range ops {
+		if op.Op == opDelete || op.Op == opForce {
+			name := baseOf(op.Group)
+			deletions[name] = append(deletions[name], op)
+		}
+	}
+	for _, op := range ops {
+		if op.Op == opCreate && op.result == resultNoGroup && !slices.ContainsFunc(deletions[baseOf(op.Group)], func(d *operation) bool {
+			return d.result != resultRefused && d.Time < op.returned && (d.returned > op.Time || d.result != resultOK && d.result != resultNoGroup)
+		}) {
+			v.violation("a group was created and not found, although none was deleted: %v", op)
+		}
+	}
+}
+
 // enoughDeletions is how many deletions have all results among them, with certainty.
 const enoughDeletions = 60
 

@@ -148,6 +148,14 @@ func TestCheckGroups_Deleted(t *testing.T) {
 			s.life(y, opForce, 3, 6, resultOK)
 			s.life(x, opDelete, 5, 7, resultOK)
 		}},
+		{"created and not found", "although none was deleted", func(s *story) {
+			s.life("forced-0", opForce, 1, 2, resultOK)
+			s.life("forced-0", opCreate, 3, 4, resultNoGroup)
+		}},
+		{"created while it is deleted", "", func(s *story) {
+			s.life(x, opForce, 1, 4, resultOK)
+			s.life("forced-0", opCreate, 3, 5, resultNoGroup)
+		}},
 		{"its client seems closed", "a client that is not closed", func(s *story) {
 			s.inGroup(x, func() { s.add("p", 3, 4, record{Op: opGet, Name: "k"}, resultFailed, 0).err = "get: client is closed" })
 		}},
