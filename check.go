@@ -19,7 +19,7 @@ import (
 // before anything is granted to another owner; after Fail and Deregister it learns of
 // the end at the session's deadline at the latest. See [Session].
 //
-// A check belongs to the member and outlives the process. All methods block until the
+// A check belongs to the member, in one group, and outlives the process. All methods block until the
 // group has agreed, and are safe for concurrent use. Their errors: ErrInvalid if the
 // check was deregistered, ErrBusy with too many calls under way, ErrClosed, and ctx's
 // with ErrUnavailable or ErrUnknown.
@@ -59,11 +59,13 @@ func (s CheckState) String() string {
 // with 0 it keeps its state. A check of that name, perhaps of an earlier process of
 // this member, continues with the new ttl, as passing.
 //
+// Sessions of the group can depend on it; each group has checks of its own.
+//
 // It blocks until the group has agreed. Errors: ErrInvalid and ErrTooLarge for the name
-// or the ttl; ErrBusy with more than 256 checks; ErrClosed; and ctx's with
+// or the ttl; ErrInvalid from a [Client]'s group; ErrBusy with more than 256 checks; ErrClosed; and ctx's with
 // ErrUnavailable or ErrUnknown.
-func (n *Node) RegisterCheck(ctx context.Context, name string, ttl time.Duration) (*Check, error) {
-	return n.registerCheck(ctx, name, ttl, false)
+func (g *Group) RegisterCheck(ctx context.Context, name string, ttl time.Duration) (*Check, error) {
+	return g.registerCheck(ctx, name, ttl, false)
 }
 
 // RegisterClientCheck is RegisterCheck on behalf of a client of this program, as package
@@ -72,18 +74,21 @@ func (n *Node) RegisterCheck(ctx context.Context, name string, ttl time.Duration
 // registered already remains of its kind.
 //
 // Until every member of the group runs a build that knows the two kinds, both share one limit.
-func (n *Node) RegisterClientCheck(ctx context.Context, name string, ttl time.Duration) (*Check, error) {
-	if err := n.raiseLevel(ctx, wire.LevelBounds); err != nil && !errors.Is(err, ErrUpgradeRequired) {
+func (g *Group) RegisterClientCheck(ctx context.Context, name string, ttl time.Duration) (*Check, error) {
+	if err := g.raiseLevel(ctx, wire.LevelBounds); err != nil && !errors.Is(err, ErrUpgradeRequired) {
 		return nil, fault("register check", name, err)
 	}
-	return n.registerCheck(ctx, name, ttl, true)
+	return g.registerCheck(ctx, name, ttl, true)
 }
 
-func (n *Node) registerCheck(ctx context.Context, name string, ttl time.Duration, forClient bool) (*Check, error) {
-	c := &Check{group: n.Group, name: name}
+func (g *Group) registerCheck(ctx context.Context, name string, ttl time.Duration, forClient bool) (*Check, error) {
+	c := &Check{group: g, name: name}
 	err := validCheck(name, ttl)
+	if err == nil && !g.isNode {
+		err = errNoMember
+	}
 	if err == nil {
-		err = n.client.SetCheck(ctx, &wire.SetCheck{
+		err = g.client.SetCheck(ctx, &wire.SetCheck{
 			Name: name, Register: true, Ttl: int64(ttl), State: wire.CheckState_PASSING, ForClient: forClient,
 		})
 	}

@@ -103,7 +103,8 @@ type Config struct {
 	// SessionChecks names checks of this member that the node's own session depends on, as
 	// SessionConfig.Checks does: with [ProcessCheck], locks and leaderships of a
 	// process that has crashed are free within a second. While a member of the group runs
-	// a build without that check, sessions are opened without it. Default: none.
+	// a build without that check, sessions are opened without it. In further groups the
+	// built-in ones of them count. Default: none.
 	SessionChecks []string
 	// HeartbeatInterval is the interval of the leader's heartbeats, 1 ms to 10 s.
 	// Default: 100 ms.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"time"
 
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/machine"
 )
@@ -19,6 +21,9 @@ type GroupInfo struct {
 	Term        uint64
 	Applied     uint64     // index up to which this member has applied the group's log
 	Voters      []MemberID // as far as this member knows
+	// LastContact is how long ago this member has heard the leader of the group; 0 if it leads, or runs a build that does not report
+	// it; negative: never, or it knows none.
+	LastContact time.Duration
 }
 
 // WithGroup returns a handle to a further group: one of that name that [Node.CreateGroup] has created, on the same members
@@ -26,7 +31,7 @@ type GroupInfo struct {
 //
 // A name in two groups is two locks. Sessions, fences, indexes, jobs, sets of locks, transactions and searches for deadlocks are
 // of one group, and the methods of the handle concern its group only. The members and the settings are those of
-// the default group: RemoveMember and SetGroupConfig return ErrInvalid, and [Node.RegisterCheck] registers no checks here.
+// the default group: RemoveMember and SetGroupConfig return ErrInvalid, and each group has checks of its own.
 //
 // WithGroup does not block, and a handle costs nothing. While the group does not exist its calls return ErrGroupNotFound,
 // with no effect. A handle belongs to the group that it has reached: when that is deleted its calls always return ErrGroupNotFound,
@@ -112,26 +117,12 @@ func (n *Node) Groups(ctx context.Context) iter.Seq2[GroupInfo, error] {
 			yield(GroupInfo{}, fault("list groups", "", err))
 			return
 		}
-		s := n.Status()
-		info := GroupInfo{Name: n.cfg.Group, Leader: s.Leader, Term: s.Term, Applied: s.Applied}
-		for _, m := range s.Members {
-			if m.Role == Voter {
-				info.Voters = append(info.Voters, m.ID)
-			}
-		}
-		if !yield(info, nil) {
+		if !yield(n.defaultInfo(), nil) {
 			return
 		}
 		seen := make(map[uint32]GroupInfo)
 		for _, g := range n.member.Groups().Status() {
-			if g.Status == nil {
-				continue
-			}
-			info := GroupInfo{Leader: MemberID(g.Status.Leader), Term: g.Status.Term, Applied: g.Status.Applied}
-			for _, id := range g.Status.Conf.GetVoters() {
-				info.Voters = append(info.Voters, MemberID(id))
-			}
-			seen[g.Record.Number] = info
+			seen[g.Record.Number] = n.furtherInfo(g)
 		}
 		for _, v := range listed {
 			info := seen[v.Number]
@@ -141,6 +132,47 @@ func (n *Node) Groups(ctx context.Context) iter.Seq2[GroupInfo, error] {
 			}
 		}
 	}
+}
+
+// GroupInfo returns what this member knows by itself of the group of that name, the default one or a further one. It asks no other
+// member, and does not block. ok is false if this member knows no group of that name, or does not run its copy of it yet.
+func (n *Node) GroupInfo(name string) (info GroupInfo, ok bool) {
+	if name == n.cfg.Group {
+		return n.defaultInfo(), true
+	}
+	for _, g := range n.member.Groups().Status() {
+		if g.Record.Name == name && g.Status != nil {
+			return n.furtherInfo(g), true
+		}
+	}
+	return GroupInfo{}, false
+}
+
+func (n *Node) defaultInfo() GroupInfo {
+	s := n.Status()
+	info := GroupInfo{Name: n.cfg.Group, Leader: s.Leader, Term: s.Term, Applied: s.Applied, LastContact: -1}
+	for _, m := range s.Members {
+		if m.Role == Voter {
+			info.Voters = append(info.Voters, m.ID)
+		}
+		if m.ID == s.Leader {
+			info.LastContact = m.LastContact
+		}
+	}
+	return info
+}
+
+// furtherInfo returns what is known of a further group: no more than its record while its replica does not run.
+func (n *Node) furtherInfo(g cluster.GroupStatus) GroupInfo {
+	info := GroupInfo{Name: g.Record.Name, Number: g.Record.Number, CreateIndex: g.Record.Created}
+	if s := g.Status; s != nil {
+		info.Leader, info.Term, info.Applied = MemberID(s.Leader), s.Term, s.Applied
+		_, info.LastContact = s.Progress(uint64(n.id), s.Leader, n.cfg.HeartbeatInterval)
+		for _, id := range s.Conf.GetVoters() {
+			info.Voters = append(info.Voters, MemberID(id))
+		}
+	}
+	return info
 }
 
 // runningGroup is a further group with a replica that runs.

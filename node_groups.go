@@ -173,6 +173,7 @@ func (f *furtherGroup) join(r *replica.Replica, used *atomic.Pointer[furtherGrou
 		f.replica.Store(r)
 		f.door.open(group{r, n.member, f.client, uint64(n.id)})
 		used.Store(f)
+		f.client.ListsChanged(r.Status().Applied) // those of before had no receiver
 	})
 	for pause := 50 * time.Millisecond; err == nil; pause = min(2*pause, 2*time.Second) {
 		if f.client.Register(f.ended) == nil {

@@ -240,11 +240,10 @@ func (g *Group) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, e
 
 // dependable has the group know the checks that a session is to depend on, as far as its feature level decides that.
 func dependable(ctx context.Context, g *Group, checks []string) error {
-	n, ok := g.admin.(*Node)
-	if !ok || !slices.Contains(checks, ProcessCheck) {
+	if !slices.Contains(checks, ProcessCheck) {
 		return nil
 	}
-	return n.raiseLevel(ctx, wire.LevelProcess)
+	return g.raiseLevel(ctx, wire.LevelProcess)
 }
 
 // AttachSession binds a session with NoTTL, whose process has ended, to this process.
@@ -358,7 +357,7 @@ type SessionInfo struct {
 	Behavior       Behavior
 	Checks         []string // that can end it
 	CreateIndex    uint64
-	Standalone     bool // bound to no process: see Node.CreateSession
+	Standalone     bool // bound to no process: see Group.CreateSession
 }
 
 // Sessions lists the sessions of the group, by create index. It reads pages, as

@@ -28,21 +28,36 @@ import (
 // created is closed in the background. Each renewal is an entry of the log. A group has at
 // most 16,384 standalone sessions with a TTL.
 //
-// Errors: those of NewSession, and ErrUpgradeRequired while a member of the group runs a
-// build that does not know such sessions.
-func (n *Node) CreateSession(ctx context.Context, cfg *SessionConfig) (SessionID, error) {
+// Errors: those of NewSession; ErrUpgradeRequired while a member of the group runs a
+// build that does not know such sessions; and ErrInvalid from a [Client]'s group: the session
+// belongs to a member.
+func (g *Group) CreateSession(ctx context.Context, cfg *SessionConfig) (SessionID, error) {
 	checked, err := cfg.withDefaults(true)
 	var id wire.ID
 	if err == nil {
-		err = n.raiseLevel(ctx, wire.LevelStandalone)
+		err = g.raiseLevel(ctx, wire.LevelStandalone)
 	}
 	if err == nil {
-		err = dependable(ctx, n.Group, checked.Checks)
+		err = dependable(ctx, g, checked.Checks)
 	}
 	if err == nil {
-		id, err = n.client.CreateSession(ctx, leaseConfig(checked))
+		id, err = g.client.CreateSession(ctx, leaseConfig(checked))
 	}
 	return SessionID(id), fault("create session", checked.Name, err)
+}
+
+// errNoMember is the error of what only a member's process does.
+var errNoMember = fmt.Errorf("%w: it is for a Node and its groups: a client has no member", ErrInvalid)
+
+// raiseLevel raises the feature level for what only a member does; see Node.raiseLevel. A further group exists from LevelGroups on.
+func (g *Group) raiseLevel(ctx context.Context, level uint32) error {
+	if !g.isNode {
+		return errNoMember
+	}
+	if n, ok := g.admin.(*Node); ok {
+		return n.raiseLevel(ctx, level)
+	}
+	return nil
 }
 
 // raiseLevel raises the feature level to that of a call, if every member supports it. The leader

@@ -119,9 +119,9 @@ type Status struct {
 // if the program is of this module's repository. It has at most 64 bytes.
 func Version() string { return version.Current() }
 
-// AwaitChange blocks until this node lists something else than in the state with the number after, and
-// returns the number of its present state; 0 is that of no state. What counts is a session that is created or
-// ends; a check that is registered, deregistered, or gets another state or TTL; a member that joins, leaves, or
+// AwaitChange blocks until this node lists something else of the group than in the state with the number after, and
+// returns the number of its present state; 0 is that of no state. What counts is a session of the group that is created or
+// ends; a check there that is registered, deregistered, or gets another state or TTL; a member that joins, leaves, or
 // shows another name, address, build, role or Alive. Renewals do not count, and sometimes nothing has changed. Read the
 // number before what it is for, so that the next call does not miss a change in between:
 //
@@ -133,9 +133,12 @@ func Version() string { return version.Current() }
 //	}
 //
 // Numbers grow, and mean nothing to another node, or to this one after it was opened again: then AwaitChange
-// returns at once. They are at least the index of the last change. Errors: ctx's, and ErrClosed.
-func (n *Node) AwaitChange(ctx context.Context, after uint64) (uint64, error) {
-	now, err := n.client.AwaitLists(ctx, after)
+// returns at once. They are at least the index of the last change, and those of two groups have nothing to do with each
+// other. Errors: ctx's, ErrClosed, ErrGroupNotFound, and ErrInvalid from a [Client]'s group, which does not follow its lists.
+func (g *Group) AwaitChange(ctx context.Context, after uint64) (now uint64, err error) {
+	if err = errNoMember; g.isNode {
+		now, err = g.client.AwaitLists(ctx, after)
+	}
 	return now, fault("await change", "", err)
 }
 

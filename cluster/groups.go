@@ -326,6 +326,11 @@ func (g *Groups) each(f func(*hosted)) {
 	}
 }
 
+// listsChanged reports that the member shows something else of the members, which lists of each further group have too.
+func (g *Groups) listsChanged() {
+	g.each(func(h *hosted) { h.ListsChanged(0) }) // no entry of the group has changed anything
+}
+
 // frame receives a frame of a further group, on the peer's reader. Where this member has no replica yet, or no more, it is
 // dropped: Raft sends again.
 func (g *Groups) frame(from uint64, f *wire.Frame) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -128,6 +129,20 @@ func TestGroups_DurableWhileErased(t *testing.T) {
 		if t.Failed() {
 			return
 		}
+	}
+}
+
+// What the roster shows of a member changes the lists of each group that runs.
+func TestGroups_ListsChanged(t *testing.T) {
+	g := withGroups(t, map[uint32]core.Position{2: {}, 5: {}})
+	var changed []uint32
+	for number, h := range *g.hosted.Load() {
+		h.use.ListsChanged = func(uint64) { changed = append(changed, number) }
+		h.started.Store(number == 5)
+	}
+	g.listsChanged()
+	if !slices.Equal(changed, []uint32{5}) {
+		t.Errorf("the lists of the groups %v have changed, want [5]", changed)
 	}
 }
 

@@ -220,7 +220,10 @@ func (h *host) Published(s *replica.Status) {
 }
 
 // MembershipChanged implements replica.Host.
-func (h *host) MembershipChanged(conf *raftpb.ConfState) { h.membership.change(conf) }
+func (h *host) MembershipChanged(conf *raftpb.ConfState) {
+	h.membership.change(conf)
+	h.groups.listsChanged() // a removed member leaves this group's configuration last
+}
 
 // ListsChanged implements replica.Host.
 func (h *host) ListsChanged(applied uint64) {
@@ -239,6 +242,7 @@ func (m *Member) listsChanged() {
 		applied = s.Applied
 	}
 	(&host{Member: m}).ListsChanged(applied)
+	m.groups.listsChanged()
 }
 
 // Frame implements transport.Handler; it runs on the peer's reader.

@@ -276,6 +276,15 @@ func (c *Client) Observe(ctx context.Context, election string, yield func(*fact.
 	return c.group.Observe(ctx, election, yield)
 }
 
+// AwaitLists blocks until what lists of members, sessions and checks show has another number than after, and returns that. Numbers
+// are those of [Client.ListsChanged].
+func (c *Client) AwaitLists(ctx context.Context, after uint64) (uint64, error) {
+	if err := c.reached(ctx); err != nil {
+		return 0, err
+	}
+	return c.lists.await(ctx, after)
+}
+
 // ObserveShards is [Group].FollowShards.
 func (c *Client) ObserveShards(ctx context.Context, set string, yield func(ShardsUpdate) bool) error {
 	if err := c.reached(ctx); err != nil {

@@ -45,8 +45,8 @@ func (l *lists) state(after uint64) (now uint64, moved <-chan struct{}) {
 // any goroutine. Index is that of the last entry that has been applied.
 func (l *lists) ListsChanged(index uint64) { l.change(index) }
 
-// AwaitLists returns the number of the present state of these lists, once that is not after.
-func (l *lists) AwaitLists(ctx context.Context, after uint64) (uint64, error) {
+// await returns the number of the present state of these lists, once that is not after.
+func (l *lists) await(ctx context.Context, after uint64) (uint64, error) {
 	for {
 		if err := l.life.Usable(); err != nil {
 			return 0, err

@@ -9,20 +9,20 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// listed is what a node lists of members, sessions and checks.
-func listed(t *testing.T, n *conclave.Node) string {
+// listed is what a node lists of members, and of a group's sessions and checks.
+func listed(t *testing.T, n *conclave.Node, g *conclave.Group) string {
 	t.Helper()
 	ctx := Within(t, patience)
 	var text string
 	for _, m := range n.Status().Members {
 		text += fmt.Sprintln(m.ID, m.Name, m.Addr, m.Role, m.Alive)
 	}
-	sessions, err := Collect(n.Sessions(ctx))
+	sessions, err := Collect(g.Sessions(ctx))
 	Must(t, err)
 	for _, s := range sessions {
 		text += fmt.Sprintln(s.ID, s.Name, s.Node)
 	}
-	checks, err := Collect(n.Checks(ctx))
+	checks, err := Collect(g.Checks(ctx))
 	Must(t, err)
 	for _, c := range checks {
 		text += fmt.Sprintln(c.Node, c.Name, c.State, c.TTL)
@@ -33,10 +33,24 @@ func listed(t *testing.T, n *conclave.Node) string {
 // A node that goes from number to number comes to list what the group has, whatever changes it.
 func TestAwaitChange_EachKind(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3)
+	t.Run("default", func(t *testing.T) {
+		t.Parallel()
+		wantEachChange(t, Start(t, 3), func(n *conclave.Node) *conclave.Group { return n.Group })
+	})
+	t.Run("further", func(t *testing.T) {
+		t.Parallel()
+		g := Start(t, 3)
+		_, err := g.Nodes[0].CreateGroup(Within(t, patience), "billing", conclave.GroupConfig{})
+		Must(t, err)
+		wantEachChange(t, g, func(n *conclave.Node) *conclave.Group { return n.WithGroup("billing") })
+	})
+}
+
+func wantEachChange(t *testing.T, g *Group, of func(*conclave.Node) *conclave.Group) {
 	watcher := g.Leader()
 	other, third := (watcher+1)%3, (watcher+2)%3
 	n := g.Nodes[watcher]
+	group, there := of(n), of(g.Nodes[other])
 	var session *conclave.Session
 	var check *conclave.Check
 	id := g.Nodes[third].Status().ID
@@ -48,8 +62,8 @@ func TestAwaitChange_EachKind(t *testing.T) {
 		do   func() error
 		done func() bool // besides another list; nil: nothing
 	}{
-		{"a session is created", func() error { session = MustSession(t, g.Nodes[other], Lasting()); return nil }, nil},
-		{"a check is registered", func() error { check = MustCheck(t, g.Nodes[other], "c", 0); return nil }, nil},
+		{"a session is created", func() (err error) { session, err = there.NewSession(Within(t, patience), Lasting()); return err }, nil},
+		{"a check is registered", func() (err error) { check, err = there.RegisterCheck(Within(t, patience), "c", 0); return err }, nil},
 		{"the check fails", func() error { return check.Fail(Within(t, patience)) }, nil},
 		{"the session is closed", func() error { return session.Close(Within(t, patience)) }, nil},
 		{"the check is deregistered", func() error { return check.Deregister(Within(t, patience)) }, nil},
@@ -58,14 +72,14 @@ func TestAwaitChange_EachKind(t *testing.T) {
 		{"the member leaves", func() error { err := g.Nodes[third].Leave(Within(t, patience)); g.Nodes[third] = nil; return err },
 			func() bool { return len(n.Status().Members) == 2 }},
 	} {
-		number, err := n.AwaitChange(Within(t, patience), 0)
+		number, err := group.AwaitChange(Within(t, patience), 0)
 		Must(t, err)
-		before := listed(t, n)
+		before := listed(t, n, group)
 		Must(t, step.do())
-		for listed(t, n) == before || step.done != nil && !step.done() {
-			next, err := n.AwaitChange(Within(t, patience), number)
+		for listed(t, n, group) == before || step.done != nil && !step.done() {
+			next, err := group.AwaitChange(Within(t, patience), number)
 			if err != nil {
-				t.Fatalf("%s: nothing wakes the caller: %v\n%s", step.name, err, listed(t, n))
+				t.Fatalf("%s: nothing wakes the caller: %v\n%s", step.name, err, listed(t, n, group))
 			}
 			if next <= number {
 				t.Fatalf("%s: number %d after %d", step.name, next, number)

@@ -18,6 +18,17 @@ func TestGroup_NotFoundByEachCall(t *testing.T) {
 	t.Run("node", func(t *testing.T) {
 		wantNotFound(t, ctx, g.Nodes[0].WithGroup("none"), func() error { return g.Nodes[0].DeleteGroup(ctx, "none") })
 	})
+	t.Run("member", func(t *testing.T) { // what a client cannot do
+		none := g.Nodes[0].WithGroup("none")
+		_, err := none.CreateSession(ctx, nil)
+		gt.WantError(t, err, conclave.ErrGroupNotFound)
+		_, err = none.RegisterCheck(ctx, "c", 0)
+		gt.WantError(t, err, conclave.ErrGroupNotFound)
+		_, err = none.RegisterClientCheck(ctx, "c", 0)
+		gt.WantError(t, err, conclave.ErrGroupNotFound)
+		_, err = none.AwaitChange(ctx, 0)
+		gt.WantError(t, err, conclave.ErrGroupNotFound)
+	})
 	t.Run("client", func(t *testing.T) {
 		wantNotFound(t, ctx, c.WithGroup("none"), func() error { return c.DeleteGroup(ctx, "none") })
 	})

@@ -165,6 +165,48 @@ func TestGroups_FailureDetector(t *testing.T) {
 	})
 }
 
+// A check with a TTL of a further group becomes critical by the clock of that group, and a standalone session there ends with it, or with its
+// member.
+func TestGroups_Checks(t *testing.T) {
+	inMembershipBubble(t, 3, func(g *membership) {
+		t := g.T
+		g.tenants(0, "a")
+		owner, other := g.Nodes[1].WithGroup("a"), g.Nodes[2].WithGroup("a")
+		check, err := owner.RegisterClientCheck(grouptest.Within(t, time.Minute), "web", 10*time.Second)
+		grouptest.Must(t, err)
+		open := func(checks ...string) conclave.SessionID {
+			id, err := owner.CreateSession(grouptest.Within(t, time.Minute), &conclave.SessionConfig{TTL: time.Hour, Checks: checks})
+			grouptest.Must(t, err)
+			return id
+		}
+		alive := func(id conclave.SessionID) bool {
+			_, err := other.SessionInfo(grouptest.Within(t, time.Minute), id)
+			if err != nil {
+				grouptest.WantError(t, err, conclave.ErrSessionNotFound)
+			}
+			return err == nil
+		}
+		web, gossip := open("web"), open("gossip")
+		for range 5 {
+			pass(8 * time.Second)
+			grouptest.Must(t, check.Pass(grouptest.Within(t, time.Minute)))
+		}
+		pass(9 * time.Second)
+		if !alive(web) {
+			t.Error("the session ended before the check's TTL")
+		}
+		pass(3 * time.Second)
+		if alive(web) || !alive(gossip) {
+			t.Error("after the check's TTL its session lives, or another one has ended")
+		}
+		g.Kill(1)
+		pass(time.Minute)
+		if alive(gossip) {
+			t.Error("the session lives a minute after its member was killed")
+		}
+	})
+}
+
 // The only voter leaves, and is partitioned from the standby as soon as the default group has removed it: the standby does not vote yet.
 func TestGroups_OnlyVoterLeavesPartitioned(t *testing.T) {
 	inMembershipBubble(t, 2, func(g *membership) {
