@@ -43,7 +43,7 @@ func (p *program) agentCommand() *cobra.Command {
 			"browsers on the same machine, unless --console-password-file or CONCLAVE_CONSOLE_PASSWORD is set: then any browser with the password may use it and act, " +
 			"and conclave leave with the password has the member leave.\n\n" +
 			"--consul-http serves part of Consul's HTTP API to clients on the same machine; with --consul-token-file or CONCLAVE_CONSUL_TOKEN to any client " +
-			"with the token, which may do everything.\n\n" +
+			"with the token, which may do everything. --consul-group NAME has it serve a further group, which the agent creates if it does not exist: give all agents the same.\n\n" +
 			"The exit code is 0 after a graceful end, 2 for invalid flags, 3 if the member was removed from its group, so that no restart helps, 4 to 6 if it was " +
 			"to leave and has not, or may not have, left, and 1 otherwise.",
 		Annotations: map[string]string{fromEnvironment: "yes", reloads: "yes"},

@@ -9,8 +9,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -24,6 +27,10 @@ type consulServer struct {
 	server   *http.Server
 	options  consulapi.Options
 	handler  atomic.Pointer[http.Handler]
+	log      *slog.Logger
+
+	creating sync.WaitGroup // the creation of the group
+	stop     func()         // ends that; nil: it has not begun
 }
 
 // tokenVariable has the token of Consul's API, if there is no file with it. A flag would show it to all
@@ -32,6 +39,7 @@ const tokenVariable = "CONCLAVE_CONSUL_TOKEN"
 
 type consulOptions struct {
 	addr       string
+	group      string // further group; "": the default one
 	token      string // file with a token
 	datacenter string
 	ttlMin     time.Duration
@@ -40,15 +48,18 @@ type consulOptions struct {
 func (o *consulOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.addr, "consul-http", "none", "`address` for Consul's HTTP API, as 127.0.0.1:8500 or unix:///run/conclave/consul.sock; none: do not serve it")
 	f.StringVar(&o.token, "consul-token-file", "", "`file` with the token that clients of Consul's HTTP API need")
+	f.StringVar(&o.group, "consul-group", "", "`name` of the further group whose keys, sessions and checks Consul's HTTP API serves; created if missing (default: the default group)")
 	f.StringVar(&o.datacenter, "consul-dc", "dc1", "`name` of the datacenter in Consul's HTTP API")
 	f.DurationVar(&o.ttlMin, "consul-session-ttl-min", 10*time.Second, "the least TTL of a session in Consul's HTTP API, 1s or more")
 }
 
 func newConsulServer(o consulOptions, log *slog.Logger) (*consulServer, error) {
-	s := &consulServer{options: consulapi.Options{Logger: log, Datacenter: o.datacenter, SessionTTLMin: o.ttlMin}}
+	s := &consulServer{log: log, options: consulapi.Options{Logger: log, Group: o.group, Datacenter: o.datacenter, SessionTTLMin: o.ttlMin}}
 	switch {
 	case o.addr == "none":
 		return s, nil
+	case len(o.group) > maxGroupName || !utf8.ValidString(o.group) || strings.Contains(o.group, "\x00"):
+		return nil, usagef("--consul-group: want a name of at most %d bytes of UTF-8 without NUL", maxGroupName)
 	case o.datacenter == "":
 		return nil, usagef("--consul-dc: want a name")
 	case o.ttlMin < time.Second || o.ttlMin > 24*time.Hour:
@@ -106,6 +117,41 @@ func (s *consulServer) opened(node *conclave.Node) {
 	}
 	h := consulapi.Handler(node, &s.options)
 	s.handler.Store(&h)
+	if node != nil && s.options.Group != "" {
+		var ctx context.Context
+		ctx, s.stop = context.WithCancel(context.Background())
+		s.creating.Go(func() { s.create(ctx, node) })
+	}
+}
+
+const (
+	maxGroupName   = 512
+	createPatience = 30 * time.Second
+	createPause    = 5 * time.Second
+)
+
+// create creates the group that is served, unless there is one. The member serves all else meanwhile: while another member runs a build
+// without groups, say, there cannot be one. A group that is deleted later is not created again before the next start.
+func (s *consulServer) create(ctx context.Context, node *conclave.Node) {
+	for reported := ""; ; {
+		bounded, cancel := context.WithTimeout(ctx, createPatience)
+		_, err := node.CreateGroup(bounded, s.options.Group, conclave.GroupConfig{})
+		cancel()
+		if err == nil || ctx.Err() != nil || errors.Is(err, conclave.ErrClosed) {
+			return
+		}
+		if text := err.Error(); text != reported {
+			s.log.Warn("the group of Consul's API is not created yet", "group", s.options.Group, "error", err)
+			reported = text
+		}
+		pause := time.NewTimer(createPause)
+		select {
+		case <-pause.C:
+		case <-node.Done():
+		case <-ctx.Done():
+		}
+		pause.Stop()
+	}
 }
 
 // addr returns the address as a client's CONSUL_HTTP_ADDR has it.
@@ -123,6 +169,10 @@ func (s *consulServer) addr() string {
 func (s *consulServer) close() {
 	if s.listener == nil {
 		return
+	}
+	if s.stop != nil {
+		s.stop()
+		s.creating.Wait()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +17,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
 )
 
 // consulAddr is the address of Consul's API that an agent logs.
@@ -69,6 +73,48 @@ func TestAgent_Consul(t *testing.T) {
 	p.line("msg=closed")
 	if code := p.wait(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// With --consul-group the API serves a further group, which the agent creates; the default group has none of its keys.
+func TestAgent_ConsulGroup(t *testing.T) {
+	p := start(t, "agent", "--memory", "--bind", "127.0.0.1:0", "--http", "none", "--consul-http", "127.0.0.1:0", "--consul-group", "billing")
+	line := p.line("msg=listening")
+	url, addr := "http://"+consulAddr(t, line), regexp.MustCompile(` addr=(\S+)`).FindStringSubmatch(line)[1]
+	p.line("msg=open")
+	for ctx := within(t); ; { // until the group is created
+		status, text := ask(t, "PUT", url+"/v1/kv/k", "", "x")
+		if status == 200 {
+			break
+		}
+		if ctx.Err() != nil || status != 500 || !strings.Contains(text, "group not found") && text != "No cluster leader" {
+			t.Fatal(status, text)
+		}
+	}
+	client, err := conclave.Dial(within(t), &conclave.ClientConfig{Addresses: []string{addr}})
+	must0(t, err)
+	defer client.Close(within(t))
+	if _, err := client.KV().Get(within(t), "k"); !errors.Is(err, conclave.ErrKeyNotFound) {
+		t.Errorf("the default group: %v", err)
+	}
+	e, err := client.WithGroup("billing").KV().Get(within(t), "k")
+	must0(t, err)
+	if string(e.Value) != "x" {
+		t.Errorf("the group has %q", e.Value)
+	}
+	must0(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	p.line("msg=closed")
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+func TestAgent_ConsulGroupInvalid(t *testing.T) {
+	for _, name := range []string{strings.Repeat("x", 513), "a\x00b", "\xff"} {
+		_, err := newConsulServer(consulOptions{addr: "127.0.0.1:0", group: name, datacenter: "dc1", ttlMin: time.Second}, slog.New(slog.DiscardHandler))
+		if codeOf(err) != exitUsage || !strings.Contains(err.Error(), "--consul-group") {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }
 

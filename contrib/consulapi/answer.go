@@ -51,7 +51,7 @@ func statusOf(err error) (status int, text string) {
 		return answer.status, answer.text
 	case errors.Is(err, conclave.ErrUnknown):
 		return http.StatusInternalServerError, "outcome unknown: the change may take effect: " + err.Error()
-	case errors.Is(err, conclave.ErrClosed):
+	case errors.Is(err, conclave.ErrClosed), errors.Is(err, conclave.ErrGroupNotFound):
 		return http.StatusInternalServerError, err.Error()
 	case errors.Is(err, conclave.ErrUnavailable):
 		return http.StatusInternalServerError, "No cluster leader"
@@ -182,19 +182,15 @@ func (c *call) encodeEach(open, end byte, items iter.Seq2[string, any]) ([]byte,
 
 // meta sets the headers of a read.
 func (c *call) meta(index uint64) {
-	status := c.node.Status()
+	group := c.groupInfo(c.node.Status())
 	h := c.w.Header()
 	h.Set("X-Consul-Index", strconv.FormatUint(max(1, index), 10))
-	h.Set("X-Consul-Knownleader", strconv.FormatBool(status.Leader != 0))
+	h.Set("X-Consul-Knownleader", strconv.FormatBool(group.Leader != 0))
 	var contact time.Duration
 	consistency := "consistent"
 	if c.stale {
 		consistency = "stale"
-		for _, m := range status.Members {
-			if m.ID == status.Leader {
-				contact = max(0, m.LastContact)
-			}
-		}
+		contact = max(0, group.LastContact)
 	}
 	h.Set("X-Consul-Lastcontact", strconv.FormatInt(contact.Milliseconds(), 10))
 	h.Set("X-Consul-Effective-Consistency", consistency)

@@ -38,7 +38,7 @@ func (c *call) change(prefix string, wanted func(key string) bool) (local bool, 
 		if !c.stale {
 			patient, cancel := c.patience()
 			defer cancel()
-			index, err := c.node.KV().Index(patient)
+			index, err := c.group.KV().Index(patient)
 			if err != nil || c.index > max(1, index) {
 				local = true
 				return err // an index of the future: the group was restored, say
@@ -81,7 +81,7 @@ func (c *call) isOver(ctx context.Context, err error) bool {
 // watch is change for what this node buffers of the changes after an index. ErrCompacted: it
 // does not buffer all of them.
 func (c *call) watch(ctx context.Context, prefix string, after uint64, wanted func(key string) bool) (local bool, err error) {
-	for e, err := range c.node.KV().Watch(ctx, prefix, after) {
+	for e, err := range c.group.KV().Watch(ctx, prefix, after) {
 		switch {
 		case errors.Is(err, conclave.ErrCompacted):
 			return false, err
@@ -104,11 +104,11 @@ func (c *call) unchanged(ctx context.Context, key string) uint64 {
 	if c.query.Has("recurse") || c.query.Has("keys") {
 		return 0
 	}
-	index, err := c.node.KV().Index(ctx, conclave.Stale()) // before the key: a change between the two is found again
+	index, err := c.group.KV().Index(ctx, conclave.Stale()) // before the key: a change between the two is found again
 	if err != nil {
 		return 0
 	}
-	e, err := c.node.KV().Get(ctx, key, conclave.Stale())
+	e, err := c.group.KV().Get(ctx, key, conclave.Stale())
 	if err != nil || e.ModifyIndex > c.index {
 		return 0
 	}
@@ -128,7 +128,7 @@ func (c *call) waitTime() time.Duration {
 // kvList lists the keys with a prefix.
 func (c *call) kvList(prefix string) error {
 	return c.listing(prefix, func(ctx context.Context) (l list, err error) {
-		entries, err := c.node.KV().List(ctx, prefix, conclave.Stale())
+		entries, err := c.group.KV().List(ctx, prefix, conclave.Stale())
 		if err != nil {
 			return l, err
 		}
@@ -156,7 +156,7 @@ func (c *call) kvKeys(prefix string) error {
 		return err
 	}
 	return c.listing(prefix, func(ctx context.Context) (list, error) {
-		names, err := c.node.KV().Keys(ctx, prefix, separator, conclave.Stale())
+		names, err := c.group.KV().Keys(ctx, prefix, separator, conclave.Stale())
 		if err != nil {
 			return list{}, err
 		}

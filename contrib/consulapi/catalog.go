@@ -8,15 +8,16 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// statusLeader answers with the address of the leader, "" if none is known. It is this
+// statusLeader answers with the address of the leader of the group that is served, "" if none is known. It is this
 // node's view, as in Consul.
 func (c *call) statusLeader(string) error {
 	if err := c.local("status"); err != nil {
 		return err
 	}
 	status, addr := c.node.Status(), ""
+	leader := c.groupInfo(status).Leader
 	for _, m := range status.Members {
-		if m.ID == status.Leader {
+		if m.ID == leader {
 			addr = m.Addr
 		}
 	}

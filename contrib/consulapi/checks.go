@@ -67,10 +67,13 @@ func (t *checkTable) setOutput(id, output string) {
 	}
 }
 
-func (t *checkTable) remove(id string) {
+// remove removes a check, unless the name stands for another one by now.
+func (t *checkTable) remove(id string, check *conclave.Check) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.byID, id)
+	if c, ok := t.byID[id]; ok && c.check == check {
+		delete(t.byID, id)
+	}
 }
 
 // definition is what a client asks for.
@@ -158,7 +161,7 @@ func (c *call) checkRegister(string) error {
 	if err != nil {
 		return err
 	}
-	check, err := c.node.RegisterClientCheck(ctx, d.id, d.ttl)
+	check, err := c.group.RegisterClientCheck(ctx, d.id, d.ttl)
 	if err != nil {
 		return err
 	}
@@ -202,7 +205,7 @@ func (c *call) ownChecks(ctx context.Context, do func(conclave.CheckInfo)) error
 }
 
 func (c *call) checksOf(ctx context.Context, id conclave.MemberID, do func(conclave.CheckInfo)) error {
-	return each(c.node.Checks(ctx, conclave.After(conclave.CheckInfo{Node: id})), func(i conclave.CheckInfo) bool {
+	return each(c.group.Checks(ctx, conclave.After(conclave.CheckInfo{Node: id})), func(i conclave.CheckInfo) bool {
 		if i.Node == id {
 			do(i)
 		}
@@ -223,7 +226,7 @@ func (c *call) checkDeregister(id string) error {
 	return c.withCheck(id, func(ctx context.Context, check *conclave.Check) error {
 		err := check.Deregister(ctx)
 		if err == nil || errors.Is(err, conclave.ErrInvalid) {
-			c.checks.remove(id)
+			c.checks.remove(id, check)
 		}
 		return err
 	})
@@ -307,6 +310,9 @@ func (c *call) withCheck(id string, do func(context.Context, *conclave.Check) er
 	switch {
 	case errors.Is(err, conclave.ErrInvalid): // it was deregistered otherwise
 		return unknownCheck(id)
+	case errors.Is(err, conclave.ErrGroupNotFound): // the group that it was registered in is deleted: another one does not know it
+		c.checks.remove(id, known.check)
+		return err
 	case err != nil:
 		return err
 	}

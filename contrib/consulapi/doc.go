@@ -34,6 +34,9 @@
 // this node sees them; one of a single session, when that session has ended. Agent and status endpoints
 // never block, as in Consul.
 //
+// Options.Group has the keys, sessions and checks of a further group served in place of those of the default group. A check is
+// registered in that group, and only sessions of it can depend on the check. Agents that are to share keys need the same group.
+//
 // A node's name is that of its member. A member without a name, or with the name of
 // another, or that is no longer in the group, has its member ID as name. The check serfHealth is
 // the built-in check "gossip".

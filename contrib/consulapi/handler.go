@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -16,6 +17,12 @@ import (
 // Options configures [Handler]. The zero value, like a nil *Options, serves loopback clients
 // only. With options that are invalid, each request gets the status 500 and the reason.
 type Options struct {
+	// Group names the further group whose keys, sessions and checks are served; see [conclave.Node.CreateGroup], which the
+	// handler does not call. While there is none of that name, what asks the group gets the status 500 and "group not found".
+	// A group of that name that is created later is served from then on, with indexes that begin again. Indexes and the leader that the API
+	// reports are the group's; the nodes are the members, which all groups share. At most 512 bytes of UTF-8 without NUL.
+	// Default: the node's default group.
+	Group string
 	// Datacenter is the name that the ?dc parameter may have. Default: "dc1".
 	Datacenter string
 	// Authorize decides on each request before anything is done, once for each resource that
@@ -116,7 +123,7 @@ type server struct {
 // way, worth a retry later; and 500 with "No cluster leader" if no quorum was reachable, with "outcome unknown"
 // if a write was under way when the wait ended and may take effect, with "invalid session"
 // for an acquisition by a session that does not exist, with the reason if a session's check
-// is critical, for another datacenter, while a member runs a build that does not know sessions
+// is critical, for another datacenter, if there is no group of the name Options.Group, while a member runs a build that does not know sessions
 // without a process, and if the node has stopped. A nil node is one that Open has not
 // returned yet: it has no leader.
 func Handler(node *conclave.Node, opts *Options) http.Handler {
@@ -148,6 +155,8 @@ func (o *Options) invalid() error {
 		return refuse(http.StatusInternalServerError, "invalid Options.Timeout: want 0 (%v) or at least %v, got %v", defaultTimeout, minTimeout, o.Timeout)
 	case o.SessionTTLMin != 0 && (o.SessionTTLMin < leastMinTTL || o.SessionTTLMin > maxTTL):
 		return refuse(http.StatusInternalServerError, "invalid Options.SessionTTLMin: want 0 (%v) or %v to %v, got %v", defaultMinTTL, leastMinTTL, maxTTL, o.SessionTTLMin)
+	case validKey(o.Group) != nil:
+		return refuse(http.StatusInternalServerError, "invalid Options.Group: want at most %d bytes of UTF-8 without NUL, got %q", maxKey, shorten(o.Group))
 	case o.MaxBlocking < 0:
 		return refuse(http.StatusInternalServerError, "invalid Options.MaxBlocking: want 0 (%d) or more, got %d", defaultBlocking, o.MaxBlocking)
 	case o.MaxAnswer < 0:
@@ -269,12 +278,31 @@ func (s *server) serve(c *call) error {
 	if s.node == nil {
 		return c.beforeOpen()
 	}
+	c.group = s.group()
 	if !a.body {
 		if err := c.skipBody(); err != nil {
 			return err
 		}
 	}
-	return a.serve(c, rest)
+	err := a.serve(c, rest)
+	if errors.Is(err, conclave.ErrGroupNotFound) {
+		err = fmt.Errorf("%w: this API serves the group %q, which was deleted or is not created yet", err, shorten(s.opts.Group))
+	}
+	return err
+}
+
+// group returns the group that is served, as of now: a handle to one that was deleted stays one to that.
+func (s *server) group() *conclave.Group {
+	if s.opts.Group == "" {
+		return s.node.Group
+	}
+	return s.node.WithGroup(s.opts.Group)
+}
+
+// groupInfo returns what the node knows by itself of the group that is served: nothing of one that does not exist.
+func (s *server) groupInfo(members conclave.Status) conclave.GroupInfo {
+	info, _ := s.node.GroupInfo(cmp.Or(s.opts.Group, members.Group))
+	return info
 }
 
 // beforeOpen answers while there is no node: that there is no leader, as a Consul agent does that has found no server.

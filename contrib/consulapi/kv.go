@@ -78,7 +78,7 @@ func (c *call) kvRead(key string, raw, local bool) error {
 	if err != nil {
 		return err
 	}
-	e, err := c.node.KV().Get(ctx, key, conclave.Stale())
+	e, err := c.group.KV().Get(ctx, key, conclave.Stale())
 	if err != nil && !errors.Is(err, conclave.ErrKeyNotFound) {
 		return err
 	}
@@ -98,9 +98,9 @@ func (c *call) kvRead(key string, raw, local bool) error {
 // largest modify index of what is read: the state has all changes up to that one as well.
 func (c *call) lastIndex(ctx context.Context, local bool) (uint64, error) {
 	if local {
-		return c.node.KV().Index(ctx, conclave.Stale())
+		return c.group.KV().Index(ctx, conclave.Stale())
 	}
-	return c.node.KV().Index(ctx)
+	return c.group.KV().Index(ctx)
 }
 
 // kvPut writes a key.
@@ -134,7 +134,7 @@ func (c *call) kvPut(key string) error {
 	defer release()
 	ctx, cancel := c.patience()
 	defer cancel()
-	kv, with, done := c.node.KV(), conclave.WithFlags(flags), true
+	kv, with, done := c.group.KV(), conclave.WithFlags(flags), true
 	switch {
 	case cas:
 		_, done, err = kv.CompareAndSwap(ctx, key, index, value, with)
@@ -212,7 +212,7 @@ func (c *call) kvDelete(key string) error {
 	}
 	ctx, cancel := c.patience()
 	defer cancel()
-	kv, done := c.node.KV(), true
+	kv, done := c.group.KV(), true
 	switch {
 	case recurse:
 		err = kv.DeletePrefix(ctx, key)
@@ -230,11 +230,11 @@ func (c *call) kvDelete(key string) error {
 // deleteIf deletes a key with that modify index. As in Consul, one that does not exist is
 // deleted, whatever the index.
 func (c *call) deleteIf(ctx context.Context, key string, index uint64) (bool, error) {
-	done, err := c.node.KV().CompareAndDelete(ctx, key, index)
+	done, err := c.group.KV().CompareAndDelete(ctx, key, index)
 	if done || err != nil {
 		return done, err
 	}
-	_, err = c.node.KV().Get(ctx, key)
+	_, err = c.group.KV().Get(ctx, key)
 	if errors.Is(err, conclave.ErrKeyNotFound) {
 		return true, nil
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // A blocking query of sessions, checks or nodes waits for the next change of any of them, as this node
-// sees them: see [conclave.Node.AwaitChange]. The index of its answer is the number of the state that it
+// sees them: see [conclave.Group.AwaitChange]. The index of its answer is the number of the state that it
 // was made from, or of an earlier one.
 
 // awaitList asks whether the request may read the resource, begins the read of a list, and sets the
@@ -32,7 +32,7 @@ func (c *call) awaitList(resource string) error {
 func (c *call) numbered() error {
 	ctx, cancel := c.patience()
 	defer cancel()
-	number, err := c.node.AwaitChange(ctx, 0)
+	number, err := c.group.AwaitChange(ctx, 0)
 	if err == nil {
 		c.meta(number)
 	}
@@ -45,7 +45,7 @@ func (c *call) listChange(unchanged func(context.Context) bool) error {
 	return c.block(func(ctx context.Context) error {
 		for number := c.index; ; {
 			var err error
-			number, err = c.node.AwaitChange(ctx, number)
+			number, err = c.group.AwaitChange(ctx, number)
 			switch {
 			case c.isOver(ctx, err):
 				return nil
@@ -61,6 +61,6 @@ func (c *call) listChange(unchanged func(context.Context) bool) error {
 // unchangedSession reports that a session is as it was at ?index: it existed then, and exists. One that
 // does not exist may have ended since.
 func (c *call) unchangedSession(ctx context.Context, id conclave.SessionID) bool {
-	info, err := c.node.SessionInfo(ctx, id, conclave.Stale())
+	info, err := c.group.SessionInfo(ctx, id, conclave.Stale())
 	return err == nil && info.CreateIndex <= c.index
 }

@@ -90,7 +90,7 @@ func (c *call) healthState(state string) error {
 		return err
 	}
 	return c.healthOf(func(ctx context.Context, _ nodes, do func(conclave.CheckInfo)) error {
-		return each(c.node.Checks(ctx), func(i conclave.CheckInfo) bool {
+		return each(c.group.Checks(ctx), func(i conclave.CheckInfo) bool {
 			if state == "any" || state == i.State.String() {
 				do(i)
 			}

@@ -21,6 +21,7 @@ func TestOptions_Invalid(t *testing.T) {
 		"want 0 (10s) or 1s to 24h0m0s, got 24h0m1s": {SessionTTLMin: 24*time.Hour + time.Second},
 		"invalid Options.MaxBlocking":                {MaxBlocking: -1},
 		"invalid Options.MaxAnswer":                  {MaxAnswer: -1},
+		"invalid Options.Group":                      {Group: "a\x00"},
 	} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/status/leader", nil)
 		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"

@@ -22,6 +22,7 @@ type call struct {
 	*server
 	w     http.ResponseWriter
 	r     *http.Request
+	group *conclave.Group // whose keys, sessions and checks the request concerns
 	query url.Values
 	token string
 	index uint64        // ?index; 0: no blocking query

@@ -57,7 +57,7 @@ func (c *call) sessionCreate(string) error {
 	}
 	ctx, cancel := c.patience()
 	defer cancel()
-	id, err := c.node.CreateSession(ctx, cfg)
+	id, err := c.group.CreateSession(ctx, cfg)
 	switch {
 	case errors.Is(err, conclave.ErrCheckCritical):
 		return refuse(http.StatusInternalServerError, "Check is in critical state: %v", err)
@@ -76,7 +76,7 @@ func (c *call) sessionDestroy(text string) error {
 	ctx, cancel := c.patience()
 	defer cancel()
 	if _, err = c.session(ctx, Write, id); err == nil {
-		err = c.node.CloseSession(ctx, id)
+		err = c.group.CloseSession(ctx, id)
 	}
 	if err != nil && !errors.Is(err, conclave.ErrSessionNotFound) {
 		return err
@@ -94,7 +94,7 @@ func (c *call) sessionRenew(text string) error {
 	defer cancel()
 	entry, err := c.session(ctx, Write, id)
 	if err == nil && entry.TTL != "" { // one without a TTL is not renewed, which is no error
-		err = c.node.RenewSession(ctx, id)
+		err = c.group.RenewSession(ctx, id)
 	}
 	switch {
 	case errors.Is(err, conclave.ErrSessionNotFound):
@@ -146,7 +146,7 @@ func (c *call) sessionChange(id conclave.SessionID) error {
 // asked about a session that does not exist concerns this node.
 func (c *call) session(ctx context.Context, verb Verb, id conclave.SessionID) (sessionEntry, error) {
 	names := c.nodes()
-	info, err := c.node.SessionInfo(ctx, id, c.consistency()...)
+	info, err := c.group.SessionInfo(ctx, id, c.consistency()...)
 	missing := errors.Is(err, conclave.ErrSessionNotFound)
 	if err != nil && !missing {
 		return sessionEntry{}, err
@@ -192,7 +192,7 @@ func (c *call) listSessions(ctx context.Context, wanted func(node string) bool) 
 	names := c.nodes()
 	var failed error
 	body, err := encodeAll(c, func(yield func(sessionEntry) bool) {
-		failed = each(c.node.Sessions(ctx), func(s conclave.SessionInfo) bool {
+		failed = each(c.group.Sessions(ctx), func(s conclave.SessionInfo) bool {
 			return !wanted(names.name(s.Node)) || yield(names.session(s))
 		})
 	})

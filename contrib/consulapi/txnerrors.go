@@ -27,7 +27,7 @@ const unknowable = math.MaxUint64
 // others returns the failure that is known, and those of the other operations.
 func (c *call) others(ctx context.Context, ops []keyOp, refused, known *txnError) []*txnError {
 	// The reads of the node's own state are not older than this.
-	if _, err := c.node.KV().Index(ctx); err != nil {
+	if _, err := c.group.KV().Index(ctx); err != nil {
 		return []*txnError{known}
 	}
 	failed, err := c.failures(ctx, ops, refused)
@@ -120,7 +120,7 @@ func (t *trial) holder(ctx context.Context, o *keyOp, now conclave.SessionID) (a
 	case o.verb == "unlock":
 		return conclave.SessionID{}, nil, nil
 	}
-	_, err = t.node.SessionInfo(ctx, id, conclave.Stale())
+	_, err = t.group.SessionInfo(ctx, id, conclave.Stale())
 	switch {
 	case errors.Is(err, conclave.ErrSessionNotFound): // also of a key that is held
 		return now, conclave.ErrSessionExpired, nil

@@ -64,7 +64,7 @@ type reader struct {
 func (r *reader) get(ctx context.Context, key string) (e conclave.Entry, exists bool, err error) {
 	e, ok := r.known[key]
 	if !ok {
-		e, err = r.node.KV().Get(ctx, key, conclave.Stale())
+		e, err = r.group.KV().Get(ctx, key, conclave.Stale())
 		if err != nil && !errors.Is(err, conclave.ErrKeyNotFound) {
 			return e, false, err
 		}
@@ -112,7 +112,7 @@ func (r *reader) all(ctx context.Context, ops []keyOp) (results []txnResult, fai
 }
 
 func (r *reader) tree(ctx context.Context, prefix string, results []txnResult) ([]txnResult, error) {
-	entries, err := r.node.KV().List(ctx, prefix, conclave.Stale())
+	entries, err := r.group.KV().List(ctx, prefix, conclave.Stale())
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func (c *call) writeTxn(ops []keyOp) error {
 		if err := c.reserve(p.answerSize()); err != nil { // the write cannot be repeated for want of room
 			return err
 		}
-		entries, err := c.node.KV().Txn(ctx, p.ops...)
+		entries, err := c.group.KV().Txn(ctx, p.ops...)
 		if err == nil {
 			return c.succeed(p.resolve(entries))
 		}
@@ -68,7 +68,7 @@ func (p *plan) make(ctx context.Context, ops []keyOp) (*txnError, error) {
 	for i := range ops {
 		if !confirmed && ops[i].mayRead() {
 			// The reads of the node's own state that follow are not older than this.
-			if _, err := p.node.KV().Index(ctx); err != nil {
+			if _, err := p.group.KV().Index(ctx); err != nil {
 				return nil, err
 			}
 			confirmed = true
@@ -117,7 +117,7 @@ func (c *call) describe(ctx context.Context, o *keyOp, err error) string {
 	if what != "" || errors.Is(err, conclave.ErrUnknown) || !errors.Is(err, conclave.ErrCompareFailed) {
 		return what
 	}
-	e, err := c.node.KV().Get(ctx, o.key, conclave.Stale()) // only for the text
+	e, err := c.group.KV().Get(ctx, o.key, conclave.Stale()) // only for the text
 	if what := o.check(e, err == nil); what != "" {
 		return what
 	}
