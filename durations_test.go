@@ -51,7 +51,7 @@ func leastDurations() map[string]time.Duration {
 func reported() []string {
 	return []string{
 		"conclave.CheckInfo", "conclave.Explanation", "conclave.LockOwner", "conclave.LockInfo", "conclave.ShareInfo", "conclave.TakenName", "conclave.SemaphoreInfo", "conclave.PermitInfo", "conclave.JobRun", "conclave.ShardWorkerInfo", "conclave.ShardExplanation", "conclave.JobMetrics",
-		"conclave.SessionInfo", "conclave.Member", "conclave.Metrics", "conclave.Health",
+		"conclave.SessionInfo", "conclave.Member", "conclave.GroupInfo", "conclave.Metrics", "conclave.Health",
 		"conclavecertmagic.RenewLockLease", // an interface of certmagic, which ignores it: leases renew themselves
 	}
 }

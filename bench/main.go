@@ -70,7 +70,7 @@ func main() {
 	flag.StringVar(&o.svg, "svg", "", "`file` for a chart of the ratios, or of -growth")
 	flag.StringVar(&o.peer, "peer", "etcd", "`name` of what conclave is compared with: etcd, in this process, with a client that has no connections; zookeeper, three processes with a JVM each on the same processors, with clients that connect by TCP (apt-get install zookeeper); or none")
 	flag.DurationVar(&o.warm, "warm", 20*time.Second, "how long each workload runs on zookeeper before the first turn: until then its JVMs have not compiled what they run; at most 10m")
-	flag.StringVar(&o.profile, "cpuprofile", "", "`file` for a CPU profile of conclave's turns")
+	flag.StringVar(&o.profile, "cpuprofile", "", "`file` for a CPU profile of conclave's turns, or of -idle")
 	flag.StringVar(&o.growth, "growth", "", "instead of workloads, measure conclave while something grows: comma-separated `names`, or all; list prints them")
 	flag.IntVar(&o.growthMax, "growth-max", 100_000, "largest `number` of locks, sessions and so on with -growth; a million locks take a minute")
 	flag.IntVar(&o.groups, "groups", 0, "with -idle, further `groups` that no caller uses either, 0 to 1000; the measurement begins when they have become quiet")
@@ -131,7 +131,7 @@ func (o options) check() error {
 	case o.idle > 0 && (o.growth != "" || o.path > 0), o.growth != "" && o.path > 0:
 		return errors.New("-growth, -idle and -path: want one of them")
 	case unlike && (o.ceiling || o.profile != "" && o.idle == 0 || o.memory && o.path == 0):
-		return errors.New("-ceiling, -memory and -cpuprofile are for workloads, and -memory for -path: want none of them otherwise")
+		return errors.New("-ceiling, -memory and -cpuprofile are for workloads, -memory for -path as well, and -cpuprofile for -idle: want none of them otherwise")
 	case (o.idle > 0 || o.path > 0) && o.svg != "":
 		return errors.New("-idle and -path have no chart: want no -svg")
 	case o.path > 0 && o.csv != "":

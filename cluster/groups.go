@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -361,10 +362,12 @@ func (g *Groups) durable(d *transport.Durable) {
 // admit refuses a process that has forgotten entries of a further group.
 func (g *Groups) admit(p transport.Peer) error {
 	for _, h := range g.all() {
-		at := slices.IndexFunc(p.Durable.Groups, func(o *wire.GroupPosition) bool { return o.GetGroup() == h.number })
+		at, found := slices.BinarySearchFunc(p.Durable.Groups, h.number, func(o *wire.GroupPosition, number uint32) int {
+			return cmp.Compare(o.GetGroup(), number)
+		})
 		var position core.Position
 		switch {
-		case at >= 0:
+		case found:
 			o := p.Durable.Groups[at]
 			position = core.Position{Term: o.GetTerm(), Index: o.GetIndex()}
 		case h.number <= p.Durable.Created:

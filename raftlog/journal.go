@@ -41,8 +41,8 @@ const (
 	maxLargeBatch   = 1 << 20
 )
 
-// submit has the storage goroutine write what waits by then. Those that are large have batches of their own, behind all others: a sync takes as
-// long as its bytes, and a group with large values is no reason for others to wait for more than one of them.
+// submit has the storage goroutine write what waits by then. Large submissions have batches of their own, behind the small ones. A sync takes as
+// long as its bytes, and so a small one waits for one large batch at most.
 func (j *journal) submit(s submission) {
 	s.large = sizeOf(s.ops) >= largeSubmission
 	j.mu.Lock()
@@ -53,7 +53,7 @@ func (j *journal) submit(s submission) {
 	j.mu.Unlock()
 	j.writeNext(j.takeSmall)
 	if s.large {
-		j.writeNext(j.takeLarge)
+		j.writeNext(func() []submission { return j.takeLarge(s.log) })
 	}
 }
 
@@ -92,17 +92,23 @@ func (j *journal) takeSmall() (taken []submission) {
 	return taken
 }
 
-// takeLarge takes the first one that is large and the others of its log, and so of further logs while they fit a batch. The first one
-// is that of the task, or one behind it: those before have had their tasks.
-func (j *journal) takeLarge() (taken []submission) {
+// takeLarge takes what waits of a log that has submitted a large one, and then of further logs with a large one while those fit a batch. The first is
+// the log of the task: what is submitted to the store behind the task must find the write done.
+func (j *journal) takeLarge(of *Log) (taken []submission) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var logs []*Log
-	bytes := 0
+	logs, bytes := []*Log{of}, 0
 	for _, s := range j.pending {
-		if s.large && !slices.Contains(logs, s.log) && (len(logs) == 0 || bytes+sizeOf(s.ops) <= maxLargeBatch) {
-			logs = append(logs, s.log)
+		if s.large && s.log == of {
 			bytes += sizeOf(s.ops)
+		}
+	}
+	if bytes == 0 {
+		return nil // an earlier task has written it
+	}
+	for _, s := range j.pending {
+		if size := sizeOf(s.ops); s.large && !slices.Contains(logs, s.log) && bytes+size <= maxLargeBatch {
+			logs, bytes = append(logs, s.log), bytes+size
 		}
 	}
 	j.pending = slices.DeleteFunc(j.pending, func(s submission) bool {

@@ -50,6 +50,9 @@ func TestJournal_LargeWritesApart(t *testing.T) {
 	submit(0, 3<<10)
 	close(release)
 	wait.Wait()
+	if err := store.Do(func(*pebble.DB) error { return nil }); err != nil { // all tasks have ended
+		t.Fatal(err)
+	}
 	want := []string{
 		"1: group 2, 1 KiB", "1: group 0, 3 KiB", "2: group 1, 1024 KiB", "2: group 1, 2 KiB", "3: group 3, 512 KiB", "3: group 4, 512 KiB",
 	}

@@ -123,7 +123,7 @@ func TestEndorsements_Limit(t *testing.T) {
 		Kind: wire.Kind_FORM, Name: strings.Repeat("n", 2<<10), To: 1 << 63, Key: make([]byte, 32), Nonce: make([]byte, 32),
 		FeatureLevel: 1 << 31, DurableTerm: 1 << 63, DurableIndex: 1 << 63, Endorsements: chain,
 	}
-	for i := range 1_000 { // groups
+	for i := range 2_000 { // groups, half of them deleted and not erased yet
 		hello.Groups = append(hello.Groups, &wire.GroupPosition{Group: 1<<20 + uint32(i), Term: 1 << 40, Index: 1 << 63})
 	}
 	if n := proto.Size(hello); n > wire.MaxHello {

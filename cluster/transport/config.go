@@ -99,7 +99,7 @@ type Config struct {
 	// Durable returns what of this member's logs is durable, for the hello; nil: nothing. It must not block.
 	Durable func() Durable
 	// Endorsements returns those of this member, for the hello; nil: none. It must not
-	// block. A hello has 48 KiB: 16 of them fit, with the positions of 1,000 groups.
+	// block. A hello has 64 KiB: 16 of them fit, with the positions of 2,000 groups.
 	Endorsements func() []*wire.Endorsement
 	// Endorsed is called when a process that is no member, but has proven its key, was
 	// refused and had endorsements in its hello, which are unverified; nil: ignored. It

@@ -122,11 +122,16 @@ func parseHello(body []byte) (*hello, *RefusedError) {
 		durable:      Durable{m.GetDurableTerm(), m.GetDurableIndex(), m.GetGroups(), m.GetGroupsCreated()},
 		endorsements: m.GetEndorsements(),
 	}
+	if h.kind == wire.Kind_CLIENT {
+		h.durable, h.endorsements = Durable{}, nil // they do not concern a client, of which a member keeps the hello
+	}
 	switch {
 	case len(h.key) != ed25519.PublicKeySize:
 		return malformed("invalid key: want %d bytes, got %d", ed25519.PublicKeySize, len(h.key))
 	case h.Member != wire.FingerprintOf(h.key):
 		return malformed("member %v presents the key of member %v", wire.MemberID(h.Member), wire.MemberID(wire.FingerprintOf(h.key)))
+	case len(h.Group)+len(h.Name)+len(h.Advertise) > maxIdentity:
+		return malformed("group, name and address of more than %d bytes", maxIdentity)
 	case len(m.GetNonce()) != nonceBytes:
 		return malformed("invalid nonce: want %d bytes, got %d", nonceBytes, len(m.GetNonce()))
 	}

@@ -137,7 +137,7 @@ func (s *stream) writeLoop(ready <-chan struct{}, flush func(*stream) error, idl
 	}
 }
 
-// writeQueue writes everything queued, with as few writes as possible. It returns the bytes that
+// writeQueue writes a part of what is queued, with as few writes as possible. It returns the bytes that
 // the queue no longer has.
 func writeQueue[T any](s *stream, q *queue.Queue[T], encode func([]byte, T) ([]byte, error)) (bytes int, err error) {
 	items := q.Take(maxWrite)

@@ -116,7 +116,7 @@ func (c *call) health(names nodes, i conclave.CheckInfo) healthCheck {
 	}
 	if i.Name == gossip {
 		h.Name, h.Type = "Serf Health Status", ""
-	} else if known, ok := c.checks.get(i.Name); ok && i.Node == names.status.ID {
+	} else if known, ok := c.checks.get(c.group, i.Name); ok && i.Node == names.status.ID {
 		h.Name, h.Notes, h.Output = known.name, known.notes, known.output
 	}
 	return h

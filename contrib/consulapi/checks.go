@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -30,23 +31,25 @@ type checkTable struct {
 
 // agentCheck is a check that was registered with this handler.
 type agentCheck struct {
+	group               *conclave.Group // of the check: one that was deleted and created again has none of it
 	check               *conclave.Check
 	name, notes, output string
 }
 
-func (t *checkTable) get(id string) (agentCheck, bool) {
+func (t *checkTable) get(g *conclave.Group, id string) (agentCheck, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c, ok := t.byID[id]; ok {
+	if c, ok := t.byID[id]; ok && c.group == g {
 		return *c, true
 	}
 	return agentCheck{}, false
 }
 
-// full reports whether there is no place for another check.
-func (t *checkTable) full(id string) bool {
+// full reports whether there is no place for another check of the group, and forgets those of another one.
+func (t *checkTable) full(g *conclave.Group, id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	maps.DeleteFunc(t.byID, func(_ string, c *agentCheck) bool { return c.group != g })
 	return t.byID[id] == nil && len(t.byID) >= maxChecks
 }
 
@@ -152,7 +155,7 @@ func (c *call) checkRegister(string) error {
 	if err != nil {
 		return err
 	}
-	if c.checks.full(d.id) {
+	if c.checks.full(c.group, d.id) {
 		return busy("too many checks")
 	}
 	ctx, cancel := c.patience()
@@ -165,7 +168,7 @@ func (c *call) checkRegister(string) error {
 	if err != nil {
 		return err
 	}
-	c.checks.put(d.id, agentCheck{check, d.name, d.notes, output})
+	c.checks.put(d.id, agentCheck{c.group, check, d.name, d.notes, output})
 	switch state {
 	case conclave.CheckWarning:
 		err = check.Warn(ctx)
@@ -182,7 +185,7 @@ func (c *call) checkRegister(string) error {
 // agent knows keeps its state, and a new one is critical unless its status is given. One
 // that an earlier process registered keeps its state unless one is given.
 func (c *call) initialState(ctx context.Context, d definition) (state conclave.CheckState, output string, err error) {
-	known, ok := c.checks.get(d.id)
+	known, ok := c.checks.get(c.group, d.id)
 	if !ok && d.status != "" {
 		state, err = stateOf(d.status)
 		return state, "", err
@@ -300,7 +303,7 @@ func truncated(output string) string {
 
 // withCheck calls do with a check that was registered with this handler.
 func (c *call) withCheck(id string, do func(context.Context, *conclave.Check) error) error {
-	known, ok := c.checks.get(id)
+	known, ok := c.checks.get(c.group, id)
 	if !ok {
 		return unknownCheck(id)
 	}

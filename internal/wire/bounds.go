@@ -17,7 +17,7 @@ import (
 
 // Limits of frames, in bytes, by what they contain.
 const (
-	MaxHello       = 48 << 10       // Hello
+	MaxHello       = 64 << 10       // Hello
 	MaxProof       = 8 << 10        // Proof
 	MaxForm        = 64 << 10       // FormRequest, FormReply
 	MaxFrame       = 4 << 20        // Frame, MemberFrame
@@ -49,7 +49,7 @@ const (
 	maxNumbers  = 1_024  // of one grant; the machine grants less
 	maxNames    = 1_024  // of one set, in each mode; the machine accepts less
 	maxShards   = 4_096  // of one ReleaseShards; the machine accepts less
-	maxGroups   = 1_024  // of a member, besides the default one; the machine accepts less
+	maxGroups   = 2_048  // of a member, besides the default one; the machine accepts less
 )
 
 // Bound is the most that a field may have. Bytes is of each element.

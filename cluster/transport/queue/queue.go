@@ -4,9 +4,9 @@ package queue
 import "sync"
 
 // Queue is a bounded queue between callers that must not block and one writer. It has lanes, which take
-// turns, so that what one has queued delays no other for long. In each, items are in their order, and those that are
-// bulk are written when no other one of the lane is queued. Bulk may fill half of the queue. Items count
-// against the bounds until they are written, so that the bounds are those of the memory in use.
+// turns: what one lane has queued delays no other one for long. The items of a lane are written in their order, and those that are
+// bulk behind the others. Bulk may fill half of the queue. Items count
+// against the bounds until they are written, so that the bounds, with what is reserved for each lane, are those of the memory in use.
 type Queue[T any] struct {
 	maxItems, maxBytes int
 	reserved           reserve
@@ -36,9 +36,10 @@ func (l *load) remove(of load) { l.items, l.bytes = l.items-of.items, l.bytes-of
 func (l load) within(size, items, bytes int) bool { return l.items < items && l.bytes+size <= bytes }
 
 type lane[T any] struct {
-	number      uint32
-	items, bulk []sized[T]
-	queued      load // bulk included
+	number       uint32
+	items, bulk  []sized[T]
+	queued       load // bulk included
+	queuedOfBulk load
 }
 
 type sized[T any] struct {
@@ -46,12 +47,12 @@ type sized[T any] struct {
 	size int
 }
 
-// New returns a queue that accepts nothing before Reset, with one lane.
+// New returns a queue that accepts nothing before Reset, and reserves nothing for a lane.
 func New[T any](maxItems, maxBytes int) *Queue[T] {
 	return &Queue[T]{maxItems: maxItems, maxBytes: maxBytes, Ready: make(chan struct{}, 1), lanes: make(map[uint32]*lane[T])}
 }
 
-// NewFair is New with any number of lanes. Each may have so many items and bytes in the queue also when others have filled it.
+// NewFair is New, but each lane may have so many items and bytes in the queue also when others have filled it, and half as much of bulk.
 func NewFair[T any](maxItems, maxBytes, items, bytes int) *Queue[T] {
 	q := New[T](maxItems, maxBytes)
 	q.reserved = reserve{items, bytes}
@@ -95,12 +96,14 @@ func (q *Queue[T]) put(number uint32, item T, size int) {
 func (q *Queue[T]) PushBulk(number uint32, item T, size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.hasRoom(number, size) || !q.bulk.within(size, q.maxItems/2, q.maxBytes/2) && !q.hasReserve(number, size) {
+	roomy := q.hasRoomInQueue(size) && q.bulk.within(size, q.maxItems/2, q.maxBytes/2)
+	if !q.accepting || !roomy && !q.hasReserveForBulk(number, size) {
 		return false
 	}
 	l := q.lane(number)
 	l.bulk = append(l.bulk, sized[T]{item, size})
 	l.queued.add(size)
+	l.queuedOfBulk.add(size)
 	q.queued.add(size)
 	q.bulk.add(size)
 	q.signal()
@@ -122,8 +125,11 @@ func (q *Queue[T]) lane(number uint32) *lane[T] {
 }
 
 func (q *Queue[T]) hasRoom(number uint32, size int) bool {
-	held := load{q.queued.items + q.writing, q.queued.bytes + q.writeBytes}
-	return q.accepting && (held.within(size, q.maxItems, q.maxBytes) || q.hasReserve(number, size))
+	return q.accepting && (q.hasRoomInQueue(size) || q.hasReserve(number, size))
+}
+
+func (q *Queue[T]) hasRoomInQueue(size int) bool {
+	return load{q.queued.items + q.writing, q.queued.bytes + q.writeBytes}.within(size, q.maxItems, q.maxBytes)
 }
 
 func (q *Queue[T]) hasReserve(number uint32, size int) bool {
@@ -134,6 +140,15 @@ func (q *Queue[T]) hasReserve(number uint32, size int) bool {
 	return has.within(size, q.reserved.items, q.reserved.bytes)
 }
 
+// hasReserveForBulk leaves half of a lane's reserve to what is not bulk.
+func (q *Queue[T]) hasReserveForBulk(number uint32, size int) bool {
+	var bulk load
+	if l := q.lanes[number]; l != nil {
+		bulk = l.queuedOfBulk
+	}
+	return q.hasReserve(number, size) && bulk.within(size, q.reserved.items/2, q.reserved.bytes/2)
+}
+
 func (q *Queue[T]) signal() {
 	select {
 	case q.Ready <- struct{}{}:
@@ -141,8 +156,8 @@ func (q *Queue[T]) signal() {
 	}
 }
 
-// Take returns items for writing, of up to limit bytes, or a little more: from each lane of a round what is not bulk, or otherwise
-// bulk. The next call goes on with the lane behind the last.
+// Take returns items for writing, of up to limit bytes and the rest of the last item. The lanes get a turn each, and the next call goes on with the lane
+// behind the last.
 func (q *Queue[T]) Take(limit int) []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -172,28 +187,31 @@ func (q *Queue[T]) Take(limit int) []T {
 	return items
 }
 
-// serve takes from a lane of up to limit bytes, or a little more.
+// serve takes the items of a lane's turn: of up to limit bytes, and the rest of the last item.
 func (q *Queue[T]) serve(l *lane[T], limit int, items []T, taken *load) []T {
-	from, bulk := &l.items, len(l.items) == 0
-	if bulk {
-		from = &l.bulk
-	}
-	var served load
+	var served, bulk load
+	items = move(&l.items, limit, items, &served)
+	items = move(&l.bulk, limit-served.bytes, items, &bulk)
+	l.queuedOfBulk.remove(bulk)
+	q.bulk.remove(bulk)
+	served = load{served.items + bulk.items, served.bytes + bulk.bytes}
+	l.queued.remove(served)
+	taken.items, taken.bytes = taken.items+served.items, taken.bytes+served.bytes
+	return items
+}
+
+// move appends the first items of a list to others, until they have limit bytes.
+func move[T any](from *[]sized[T], limit int, to []T, moved *load) []T {
 	n := 0
-	for ; n < len(*from) && served.bytes < limit; n++ {
-		items = append(items, (*from)[n].item)
-		served.add((*from)[n].size)
+	for ; n < len(*from) && moved.bytes < limit; n++ {
+		to = append(to, (*from)[n].item)
+		moved.add((*from)[n].size)
 		(*from)[n] = sized[T]{}
 	}
 	if *from = (*from)[n:]; len(*from) == 0 {
 		*from = nil // frees the array
 	}
-	l.queued.remove(served)
-	if bulk {
-		q.bulk.remove(served)
-	}
-	taken.items, taken.bytes = taken.items+served.items, taken.bytes+served.bytes
-	return items
+	return to
 }
 
 // Written releases the room of what Take returned, and returns its bytes.

@@ -43,8 +43,11 @@ func BenchmarkGroupsFailover(b *testing.B) {
 func leadAll(ctx context.Context, b *testing.B, g *grouptest.Group, names []string, member int) {
 	id := g.ID(member)
 	var transfers sync.WaitGroup
+	few := make(chan struct{}, 32)
 	for _, name := range names {
+		few <- struct{}{}
 		transfers.Go(func() {
+			defer func() { <-few }()
 			for {
 				if info, ok := g.Nodes[member].GroupInfo(name); ok && info.Leader == id {
 					return
