@@ -63,8 +63,9 @@ func parseSessionID(s string) (id SessionID, err error) {
 // the last from that of the last acknowledged Pass, Warn or registration; 1 % is taken
 // off for clocks that differ in speed. The node renews by thirds of the first two.
 //
-// Each node has a session of its own, which it opens when that is first needed. More
-// come from [Group.NewSession] and [Group.AttachSession]. All methods are safe for
+// Each node has a session of its own in each group, which it opens when that is first needed. In a further
+// group that ends when nothing was held by it, waited for or changed for about two minutes, and the
+// next call opens another one. More come from [Group.NewSession] and [Group.AttachSession]. All methods are safe for
 // concurrent use.
 type Session struct {
 	group *Group

@@ -84,6 +84,10 @@ func (a *acquisition) until(entered <-chan struct{}) *acquisition {
 
 // run submits the command and waits for the result.
 func (a *acquisition) run(ctx context.Context, cmd *wire.Command, tr *Trace) (fence uint64, err error) {
+	if !a.lease.enter() {
+		return 0, errLeaseEnded
+	}
+	defer a.lease.leave()
 	a.places, a.sent = tr.places(), a.lease.client.clock.Now()
 	if a.entered != nil && a.places == nil {
 		a.places = make(chan *wire.Reply, 1)

@@ -27,6 +27,7 @@ type Config struct {
 
 	// Idle, if not nil, lets the registration of this process expire while it uses nothing of the group: renewals end while there is no
 	// lease, no command was submitted since the last renewal, and Idle reports that no call is pending. The next command registers it again.
+	// The client's own lease ends when nothing was acquired by it for minutes.
 	Idle func() bool
 	// Beside, if not nil, is a client of this process that began before and ends after this one, and of which it uses the clock, and the watch
 	// for pauses.

@@ -38,6 +38,7 @@ type Lease struct {
 	checks      []*check // with a TTL, or without
 	done        chan struct{}
 	closing     closing
+	worked      atomic.Bool // there was a worker of shards, which may have none and wait for some
 	keeper      keeper
 	wrap        sync.Once
 	wrapper     any // set by wrap
@@ -51,6 +52,7 @@ type Lease struct {
 	parts   map[*Hold]struct{} // guarded by mu; each stands for those of a handle in a shared tenure, however many there are
 	bounded map[*Hold]struct{} // guarded by mu; of holds: those that end in time
 	heard   maxhold.Reference  // guarded by mu; of the last acknowledged renewal
+	calls   int                // guarded by mu; that acquire under the lease
 	err     error              // guarded by mu; why it ended; nil while live
 }
 
@@ -204,8 +206,52 @@ func (l *Lease) expire(by *check) error {
 
 // end ends the lease here, first for its holds. It reports whether this call did.
 func (l *Lease) end(why error, what ending) bool {
+	return l.endIf(why, what, func() bool { return true })
+}
+
+// enter notes a call that is about to acquire under the lease, and may wait long, until leave. It returns false if the lease has ended.
+func (l *Lease) enter() bool {
 	l.mu.Lock()
-	if l.err != nil {
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.calls++
+	}
+	return l.err == nil
+}
+
+func (l *Lease) leave() {
+	l.mu.Lock()
+	l.calls--
+	l.mu.Unlock()
+}
+
+// isUnused reports whether the lease has no holds, nothing lingers under it, and no call acquires by it.
+func (l *Lease) isUnused() bool {
+	l.keeper.mu.Lock()
+	defer l.keeper.mu.Unlock()
+	if l.worked.Load() || len(l.keeper.names) > 0 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hasNothing()
+}
+
+// hasNothing is called with l.mu held.
+func (l *Lease) hasNothing() bool { return len(l.holds)+len(l.parts)+l.calls == 0 }
+
+// retire ends the lease here if it is unused. A call that has found the lease, and has not entered it yet, goes on under the next one, as always when
+// a lease ends. A release under way has taken its hold off the lease, so the lease must have been unused for a while.
+func (l *Lease) retire() bool {
+	l.keeper.mu.Lock()
+	defer l.keeper.mu.Unlock()
+	return !l.worked.Load() && len(l.keeper.names) == 0 && l.endIf(&Fault{Kind: Expired, Detail: retiredHere}, released, l.hasNothing)
+}
+
+// endIf is end, if may returns true with l.mu held.
+func (l *Lease) endIf(why error, what ending, may func() bool) bool {
+	l.mu.Lock()
+	if l.err != nil || !may() {
 		l.mu.Unlock()
 		return false
 	}
@@ -311,6 +357,7 @@ func endedByGroup() error { return &Fault{Kind: Expired, Detail: "the group has 
 // Details of faults that Close distinguishes.
 const (
 	closedHere  = "it was closed"
+	retiredHere = "this process has not used its group for minutes; the next call opens another one"
 	unboundHere = "it is no longer bound to this process; the session lives on in the group, to be attached or closed"
 )
 

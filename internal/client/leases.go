@@ -98,11 +98,13 @@ func (s *leases) Sessions() (ids []wire.ID) {
 	return ids
 }
 
-// none reports whether there is no lease, and none is being opened for this process.
-func (s *leases) none() bool {
+// unused reports whether no lease is used, and returns the client's own; nil: it has none.
+func (s *leases) unused() (own *Lease, ok bool) {
 	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
-	return len(s.byID) == 0 && s.own == nil && s.opening == nil
+	own = s.own
+	ok = s.opening == nil && (len(s.byID) == 0 || len(s.byID) == 1 && own != nil)
+	s.life.mu.Unlock()
+	return own, ok && (own == nil || own.isUnused())
 }
 
 // RenewalInterval is how often this process renews its registration and its leases.

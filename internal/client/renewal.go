@@ -28,9 +28,14 @@ type renewal struct {
 	stopped bool        // guarded by mu
 
 	lapsedAt instant // guarded by mu
+
+	idleSince instant // owned by send; never: this process uses the group
 }
 
-func (r *renewal) begin() { r.schedule(r.clock.Now()) }
+func (r *renewal) begin() {
+	r.idleSince = never
+	r.schedule(r.clock.Now())
+}
 
 // schedule sets the timer to an interval after that time.
 func (r *renewal) schedule(after instant) {
@@ -84,9 +89,31 @@ func (r *renewal) send() {
 	}})
 }
 
-// lapse runs when a renewal is due. It ends the renewals if this process uses nothing of the group, and reports whether it has.
+// lapse runs when a renewal is due. It ends the renewals if this process uses nothing of the group, and reports whether it has. The client's own
+// lease does not count as use for longer than two lives of a registration: the group cannot be quiet before it has ended.
 func (r *renewal) lapse() bool {
-	idle := r.idle != nil && !r.used.Swap(false) && r.leases.none() && r.idle()
+	if r.idle == nil {
+		return r.end(false)
+	}
+	used := r.used.Swap(false)
+	own, idle := r.leases.unused()
+	switch now := r.clock.Now(); {
+	case used || !idle || !r.idle():
+		r.idleSince = never
+		return r.end(false)
+	case own == nil:
+		return r.end(true)
+	default:
+		if r.idleSince = min(r.idleSince, now); now-r.idleSince >= instant(2*r.leases.incarnationTTL) && own.retire() {
+			own.closing.begun.Store(true)
+			own.closeInGroup()
+		}
+		return r.end(false)
+	}
+}
+
+// end notes that the renewal that is due begins, or, if this process is idle, that there is none until it submits a command. It reports which.
+func (r *renewal) end(idle bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.due = never

@@ -49,6 +49,7 @@ func JoinShards(ctx context.Context, c *Client, cfg ShardWorkerConfig) (*ShardWo
 		if err != nil {
 			return nil, err
 		}
+		lease.worked.Store(true)
 		w := &ShardWorker{client: c, lease: lease, set: cfg.Set, number: rand.Uint64()}
 		err = w.join(ctx, cfg)
 		switch {

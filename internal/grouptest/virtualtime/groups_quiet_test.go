@@ -1,10 +1,13 @@
 package virtualtime
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
@@ -119,4 +122,111 @@ func TestGroups_QuietMembership(t *testing.T) {
 			t.Error(err)
 		}
 	}, grouptest.Newcomers(1))
+}
+
+// quietAfterUse is more than it takes until a group in which this process has a session of its own is quiet: two lives of a registration, and
+// then quietAfter.
+const quietAfterUse = 3*time.Minute + quietAfter
+
+// A group that was used becomes quiet, too: the sessions that nodes have for their locks end when nothing is held by them. What is held, waits or
+// works is left alone.
+func TestGroups_QuietAfterUse(t *testing.T) {
+	inMembershipBubble(t, 3, func(g *membership) {
+		t := g.T
+		ctx := grouptest.Within(t, 24*time.Hour)
+		g.tenants(0, "used", "held", "awaited", "worked")
+		fences := make(map[int]conclave.Fence)
+		for i, n := range g.Nodes {
+			fences[i] = useOnce(ctx, t, n.WithGroup("used"))
+		}
+		held := g.Nodes[1].WithGroup("held").FencedLock("l")
+		grouptest.MustLock(t, held)
+		inTheWay := g.Nodes[0].WithGroup("awaited").FencedLock("l")
+		grouptest.MustLock(t, inTheWay)
+		order := make(chan int, 2)
+		for i := 1; i <= 2; i++ {
+			go func() {
+				l := g.Nodes[i].WithGroup("awaited").FencedLock("l")
+				if _, err := l.Lock(ctx); err != nil {
+					t.Error(err)
+				}
+				order <- i
+				grouptest.MustUnlock(t, l)
+			}()
+			pass(time.Second)
+		}
+		stop := g.standBy(ctx, "worked")
+		pass(time.Second)
+		sessions := func() (ids []conclave.SessionID) {
+			for _, group := range []string{"held", "awaited", "worked"} {
+				list, err := grouptest.Collect(g.Nodes[0].WithGroup(group).Sessions(ctx))
+				grouptest.Must(t, err)
+				for _, s := range list {
+					ids = append(ids, s.ID)
+				}
+			}
+			return ids
+		}
+		before := sessions()
+		pass(quietAfterUse)
+		if after := sessions(); len(before) != 7 || !slices.Equal(before, after) {
+			t.Errorf("the sessions that are in use were %v, and are %v", before, after)
+		}
+		g.wantQuiet(1, 0, 1, 2)
+		if err := stop(); err != nil {
+			t.Errorf("the workers of shards: %v", err)
+		}
+		grouptest.MustUnlock(t, held)
+		grouptest.MustUnlock(t, inTheWay)
+		if first, second := <-order, <-order; first != 1 || second != 2 {
+			t.Errorf("granted in the order %d, %d", first, second)
+		}
+		for i, n := range g.Nodes {
+			if f := useOnce(ctx, t, n.WithGroup("used")); f <= fences[i] {
+				t.Errorf("fence %v follows %v", f, fences[i])
+			}
+		}
+		pass(quietAfterUse)
+		g.wantQuiet(3, 0, 1, 2)
+	})
+}
+
+// useOnce takes and releases locks and permits of a group, and returns the last fence.
+func useOnce(ctx context.Context, t testing.TB, g *conclave.Group) conclave.Fence {
+	t.Helper()
+	l := g.FencedLock("l")
+	fence := grouptest.MustLock(t, l)
+	grouptest.MustUnlock(t, l)
+	permit, err := g.Semaphore("s", 3).Acquire(ctx, 1)
+	grouptest.Must(t, err)
+	grouptest.Must(t, permit.Release(ctx))
+	lingering := g.FencedLock("lingers", conclave.Linger(time.Minute))
+	grouptest.MustLock(t, lingering)
+	grouptest.MustUnlock(t, lingering)
+	return fence
+}
+
+// standBy has all nodes work on a set of one shard, and returns what stops them, and returns the error of the first that has ended by itself.
+func (g *membership) standBy(ctx context.Context, group string) (stop func() error) {
+	working, cancel := context.WithCancel(ctx)
+	ended := make(chan error, len(g.Nodes))
+	for _, n := range g.Nodes {
+		go func() {
+			ended <- n.WithGroup(group).Shards("s", 1).Run(working, func(ctx context.Context, _ int, _ conclave.Fence) error {
+				<-ctx.Done()
+				if working.Err() == nil {
+					g.T.Error("a worker has lost its shard")
+				}
+				return nil
+			})
+		}()
+	}
+	return func() error {
+		var first error
+		if len(ended) > 0 {
+			first = <-ended
+		}
+		cancel()
+		return first
+	}
 }
