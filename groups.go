@@ -21,8 +21,8 @@ type GroupInfo struct {
 	Term        uint64
 	Applied     uint64     // index up to which this member has applied the group's log
 	Voters      []MemberID // as far as this member knows
-	// LastContact is how long ago this member has heard the leader of the group; 0 if it leads, or runs a build that does not report
-	// it; negative: never, or it knows none.
+	// LastContact is how long ago this member has received a message from the leader of the group; 0 if it leads, or runs a build that does not
+	// report it; negative: never, or it knows no leader. While a group has nothing to do its leader sends nothing, and that time does not count.
 	LastContact time.Duration
 }
 

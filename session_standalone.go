@@ -47,7 +47,7 @@ func (g *Group) CreateSession(ctx context.Context, cfg *SessionConfig) (SessionI
 }
 
 // errNoMember is the error of what only a member's process does.
-var errNoMember = fmt.Errorf("%w: it is for a Node and its groups: a client has no member", ErrInvalid)
+var errNoMember = fmt.Errorf("%w: only a Node and its groups can do this: a client has no member", ErrInvalid)
 
 // raiseLevel raises the feature level for what only a member does; see Node.raiseLevel. A further group exists from LevelGroups on.
 func (g *Group) raiseLevel(ctx context.Context, level uint32) error {

@@ -82,7 +82,7 @@ func (s *peers) SetPeer(member uint64, addr string) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	p := &peer{
 		table: s, member: member, ctx: ctx, cancel: cancel, addr: addr, err: ErrNotConnected, abandon: func() {},
-		queue: queue.NewFair[*wire.Frame](s.cfg.Limits.QueueFrames, s.cfg.Limits.QueueBytes, laneFrames, laneBytes),
+		queue: queue.NewFair[*wire.Frame](s.cfg.Limits.QueueFrames, s.cfg.Limits.QueueBytes, flowFrames, flowBytes),
 		wake:  make(chan struct{}, 1),
 	}
 	s.byID[member] = p
@@ -129,8 +129,8 @@ func (s *peers) PeerError(member uint64) error {
 
 // What each group may have queued for a peer also when others have filled the queue.
 const (
-	laneFrames = 64
-	laneBytes  = 64 << 10
+	flowFrames = 64
+	flowBytes  = 64 << 10
 )
 
 // Send queues a frame, which must not be modified afterwards. It never blocks.

@@ -130,8 +130,8 @@ const (
 	createPause    = 5 * time.Second
 )
 
-// create creates the group that is served, unless there is one. The member serves all else meanwhile: while another member runs a build
-// without groups, say, there cannot be one. A group that is deleted later is not created again before the next start.
+// create creates the group that is served, unless there is one, and tries again until it can: while another member runs a build
+// without groups, there cannot be one. A group that is deleted later is not created again before the next start.
 func (s *consulServer) create(ctx context.Context, node *conclave.Node) {
 	for reported := ""; ; {
 		bounded, cancel := context.WithTimeout(ctx, createPatience)

@@ -113,8 +113,8 @@ func checkForced(v *verdict, stories []*groupStory, largest map[string]uint64) {
 func checkDeleted(v *verdict, g *groupStory) {
 	var deleted *operation
 	for _, op := range g.life {
-		gone := (op.Op == opForce || op.Op == opDelete) && (op.result == resultOK || op.result == resultNoGroup)
-		if gone && (deleted == nil || op.returned < deleted.returned) {
+		deletes := (op.Op == opForce || op.Op == opDelete) && (op.result == resultOK || op.result == resultNoGroup)
+		if deletes && (deleted == nil || op.returned < deleted.returned) {
 			deleted = op
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// in moves what a function adds to a story to a group.
+// inGroup moves what a function adds to a story to a group.
 func (s *story) inGroup(group string, add func()) {
 	n := len(s.ops)
 	add()
@@ -27,7 +27,7 @@ func (s *story) life(group, op string, call, returned int64, result string) {
 func TestCheckGroups_SameNames(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
-		tell       func(s *story)
+		build      func(s *story)
 	}{
 		{"a lock in each of two groups", "", func(s *story) {
 			s.inGroup("further-1", func() { s.lock("a", 1, 2, 7); s.on(opCheck, "a", 7, 8, 7) })
@@ -73,7 +73,7 @@ func TestCheckGroups_SameNames(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var s story
-			c.tell(&s)
+			c.build(&s)
 			expectVerdict(t, s.ops, nil, c.want)
 		})
 	}
@@ -92,7 +92,7 @@ func TestCheckGroups_CreatedAgain(t *testing.T) {
 	const x, y = "forced-0#x", "forced-0#y"
 	for _, c := range []struct {
 		name, want string
-		tell       func(s *story)
+		build      func(s *story)
 	}{
 		{"a hold outlasts its group", "", func(s *story) { // its holder is partitioned
 			s.inGroup(x, func() { s.lock("a", 1, 2, 7) })
@@ -119,7 +119,7 @@ func TestCheckGroups_CreatedAgain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var s story
-			c.tell(&s)
+			c.build(&s)
 			expectVerdict(t, s.ops, nil, c.want)
 		})
 	}
@@ -129,7 +129,7 @@ func TestCheckGroups_Deleted(t *testing.T) {
 	const x, y = "forced-0#x", "forced-0#y"
 	for _, c := range []struct {
 		name, want string
-		tell       func(s *story)
+		build      func(s *story)
 	}{
 		{"used after its deletion", "a deleted group has answered", func(s *story) {
 			s.life(x, opForce, 1, 2, resultOK)
@@ -172,7 +172,7 @@ func TestCheckGroups_Deleted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var s story
-			c.tell(&s)
+			c.build(&s)
 			expectVerdict(t, s.ops, nil, c.want)
 		})
 	}

@@ -3,10 +3,10 @@ package queue
 
 import "sync"
 
-// Queue is a bounded queue between callers that must not block and one writer. It has lanes, which take
-// turns: what one lane has queued delays no other one for long. The items of a lane are written in their order, and those that are
+// Queue is a bounded queue between callers that must not block and one writer. It has flows, which take
+// turns: what one flow has queued delays no other one for long. The items of a flow are written in their order, and those that are
 // bulk behind the others. Bulk may fill half of the queue. Items count
-// against the bounds until they are written, so that the bounds, with what is reserved for each lane, are those of the memory in use.
+// against the bounds until they are written, so that the bounds, with what is reserved for each flow, are those of the memory in use.
 type Queue[T any] struct {
 	maxItems, maxBytes int
 	reserved           reserve
@@ -14,19 +14,19 @@ type Queue[T any] struct {
 
 	mu                  sync.Mutex // guards what follows
 	accepting           bool
-	lanes               map[uint32]*lane[T] // those that have items
-	ring                []*lane[T]          // the same; the first is next
-	spare               *lane[T]            // to be used again
+	flows               map[uint32]*flow[T] // those that have items
+	ring                []*flow[T]          // the same; the first is next
+	spare               *flow[T]            // to be used again
 	queued              load                // bulk included
 	bulk                load
 	writing, writeBytes int // being written
 	waiting             []*waiter[T]
 }
 
-// reserve is what each lane may have in the queue although others have filled that.
+// reserve is what each flow may have in the queue although others have filled that.
 type reserve struct{ items, bytes int }
 
-// load is what a queue or a lane has.
+// load is what a queue or a flow has.
 type load struct{ items, bytes int }
 
 func (l *load) add(size int)   { l.items, l.bytes = l.items+1, l.bytes+size }
@@ -35,11 +35,11 @@ func (l *load) remove(of load) { l.items, l.bytes = l.items-of.items, l.bytes-of
 // within reports whether another item of that size is within bounds.
 func (l load) within(size, items, bytes int) bool { return l.items < items && l.bytes+size <= bytes }
 
-type lane[T any] struct {
-	number       uint32
-	items, bulk  []sized[T]
-	queued       load // bulk included
-	queuedOfBulk load
+type flow[T any] struct {
+	number      uint32
+	items, bulk []sized[T]
+	queued      load // bulk included
+	queuedBulk  load
 }
 
 type sized[T any] struct {
@@ -47,12 +47,12 @@ type sized[T any] struct {
 	size int
 }
 
-// New returns a queue that accepts nothing before Reset, and reserves nothing for a lane.
+// New returns a queue that accepts nothing before Reset, and reserves nothing for a flow.
 func New[T any](maxItems, maxBytes int) *Queue[T] {
-	return &Queue[T]{maxItems: maxItems, maxBytes: maxBytes, Ready: make(chan struct{}, 1), lanes: make(map[uint32]*lane[T])}
+	return &Queue[T]{maxItems: maxItems, maxBytes: maxBytes, Ready: make(chan struct{}, 1), flows: make(map[uint32]*flow[T])}
 }
 
-// NewFair is New, but each lane may have so many items and bytes in the queue also when others have filled it, and half as much of bulk.
+// NewFair is New, but each flow may have so many items and bytes in the queue also when others have filled it, and half as much of bulk.
 func NewFair[T any](maxItems, maxBytes, items, bytes int) *Queue[T] {
 	q := New[T](maxItems, maxBytes)
 	q.reserved = reserve{items, bytes}
@@ -64,7 +64,7 @@ func (q *Queue[T]) Reset(accept bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.accepting = accept
-	clear(q.lanes)
+	clear(q.flows)
 	q.ring, q.spare = nil, nil
 	q.queued, q.bulk, q.writing, q.writeBytes = load{}, load{}, 0, 0
 	select {
@@ -85,7 +85,7 @@ func (q *Queue[T]) Push(number uint32, item T, size int) bool {
 }
 
 func (q *Queue[T]) put(number uint32, item T, size int) {
-	l := q.lane(number)
+	l := q.flow(number)
 	l.items = append(l.items, sized[T]{item, size})
 	l.queued.add(size)
 	q.queued.add(size)
@@ -100,25 +100,25 @@ func (q *Queue[T]) PushBulk(number uint32, item T, size int) bool {
 	if !q.accepting || !roomy && !q.hasReserveForBulk(number, size) {
 		return false
 	}
-	l := q.lane(number)
+	l := q.flow(number)
 	l.bulk = append(l.bulk, sized[T]{item, size})
 	l.queued.add(size)
-	l.queuedOfBulk.add(size)
+	l.queuedBulk.add(size)
 	q.queued.add(size)
 	q.bulk.add(size)
 	q.signal()
 	return true
 }
 
-// lane returns that lane, which is about to have an item.
-func (q *Queue[T]) lane(number uint32) *lane[T] {
-	l := q.lanes[number]
+// flow returns that flow, which is about to have an item.
+func (q *Queue[T]) flow(number uint32) *flow[T] {
+	l := q.flows[number]
 	if l == nil {
 		if l = q.spare; l == nil {
-			l = new(lane[T])
+			l = new(flow[T])
 		}
 		q.spare, l.number = nil, number
-		q.lanes[number] = l
+		q.flows[number] = l
 		q.ring = append(q.ring, l)
 	}
 	return l
@@ -134,17 +134,17 @@ func (q *Queue[T]) hasRoomInQueue(size int) bool {
 
 func (q *Queue[T]) hasReserve(number uint32, size int) bool {
 	var has load
-	if l := q.lanes[number]; l != nil {
+	if l := q.flows[number]; l != nil {
 		has = l.queued
 	}
 	return has.within(size, q.reserved.items, q.reserved.bytes)
 }
 
-// hasReserveForBulk leaves half of a lane's reserve to what is not bulk.
+// hasReserveForBulk leaves half of a flow's reserve to what is not bulk.
 func (q *Queue[T]) hasReserveForBulk(number uint32, size int) bool {
 	var bulk load
-	if l := q.lanes[number]; l != nil {
-		bulk = l.queuedOfBulk
+	if l := q.flows[number]; l != nil {
+		bulk = l.queuedBulk
 	}
 	return q.hasReserve(number, size) && bulk.within(size, q.reserved.items/2, q.reserved.bytes/2)
 }
@@ -156,12 +156,12 @@ func (q *Queue[T]) signal() {
 	}
 }
 
-// Take returns items for writing, of up to limit bytes and the rest of the last item. The lanes get a turn each, and the next call goes on with the lane
+// Take returns items for writing, of up to limit bytes and the rest of the last item. The flows get a turn each, and the next call goes on with the flow
 // behind the last.
 func (q *Queue[T]) Take(limit int) []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	const fewest = 4 // lanes that share a write
+	const fewest = 4 // flows that share a write
 	turn := limit / max(1, min(len(q.ring), fewest))
 	var items []T
 	taken := load{}
@@ -173,7 +173,7 @@ func (q *Queue[T]) Take(limit int) []T {
 		if l.queued.items > 0 {
 			q.ring = append(q.ring, l)
 		} else {
-			delete(q.lanes, l.number)
+			delete(q.flows, l.number)
 			q.spare = l
 		}
 	}
@@ -187,12 +187,12 @@ func (q *Queue[T]) Take(limit int) []T {
 	return items
 }
 
-// serve takes the items of a lane's turn: of up to limit bytes, and the rest of the last item.
-func (q *Queue[T]) serve(l *lane[T], limit int, items []T, taken *load) []T {
+// serve takes the items of a flow's turn: of up to limit bytes, and the rest of the last item.
+func (q *Queue[T]) serve(l *flow[T], limit int, items []T, taken *load) []T {
 	var served, bulk load
 	items = move(&l.items, limit, items, &served)
 	items = move(&l.bulk, limit-served.bytes, items, &bulk)
-	l.queuedOfBulk.remove(bulk)
+	l.queuedBulk.remove(bulk)
 	q.bulk.remove(bulk)
 	served = load{served.items + bulk.items, served.bytes + bulk.bytes}
 	l.queued.remove(served)

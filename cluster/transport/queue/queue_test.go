@@ -38,7 +38,7 @@ func TestQueue_Bounds(t *testing.T) {
 			if q.Push(0, "x", c.size) {
 				t.Error("a queue that does not accept accepted an item")
 			}
-			if q.queued != (load{}) || q.ring != nil || len(q.lanes) > 0 {
+			if q.queued != (load{}) || q.ring != nil || len(q.flows) > 0 {
 				t.Error("a queue that was emptied keeps its memory")
 			}
 		})
@@ -86,9 +86,9 @@ func TestQueue_BulkLast(t *testing.T) {
 	}
 }
 
-// Lanes take turns, each in its order: what one has queued delays no other for more than a write, and bulk waits for what else its own
-// lane has.
-func TestQueue_LanesTakeTurns(t *testing.T) {
+// Flows take turns, each in its order: what one has queued delays no other for more than a write, and bulk waits for what else its own
+// flow has.
+func TestQueue_FlowsTakeTurns(t *testing.T) {
 	q := NewFair[int](1000, 100*write, 0, 0)
 	q.Reset(true)
 	for i := range 20 {
@@ -116,14 +116,14 @@ func TestQueue_LanesTakeTurns(t *testing.T) {
 		t.Errorf("what came later is at position %d of %v", n, rest)
 	}
 	if rest = slices.DeleteFunc(rest, func(i int) bool { return i < 700 }); len(rest) != 17 || !slices.IsSorted(rest) {
-		t.Errorf("of lane 7: %v", rest)
+		t.Errorf("of flow 7: %v", rest)
 	}
-	if q.queued != (load{}) || len(q.lanes) > 0 || q.ring != nil {
+	if q.queued != (load{}) || len(q.flows) > 0 || q.ring != nil {
 		t.Errorf("%v are left", q.queued)
 	}
 }
 
-// A lane that has filled the queue leaves the others what is reserved for them.
+// A flow that has filled the queue leaves the others what is reserved for them.
 func TestQueue_Reserved(t *testing.T) {
 	q := NewFair[int](10, 1000, 2, 100)
 	q.Reset(true)
@@ -153,6 +153,6 @@ func TestQueue_Reserved(t *testing.T) {
 	}
 	q.Take(1 << 20)
 	if accepted(1, 10, q.Push) != 2 { // what is being written counts against the bounds of the queue
-		t.Error("the reserve of a lane is not free while what it had is being written")
+		t.Error("the reserve of a flow is not free while what it had is being written")
 	}
 }

@@ -11,7 +11,7 @@ type waiter[T any] struct {
 	admitted chan struct{} // closed when the item is in the queue
 }
 
-// PushWait is Push to lane 0, but blocks until the queue has room for the item in a quarter of its
+// PushWait is Push to flow 0, but blocks until the queue has room for the item in a quarter of its
 // bytes, or is empty. Items that wait are admitted in their order. It returns false if ctx
 // or closed ends first, and the item is then not in the queue.
 func (q *Queue[T]) PushWait(ctx context.Context, closed <-chan struct{}, item T, size int) bool {
