@@ -308,7 +308,7 @@ func TestCheckSetGrants(t *testing.T) {
 
 // Each set that the clients take has some of these names, each once, and there are sets of all kinds.
 func TestParts(t *testing.T) {
-	c := &client{load: &load{phase: "p"}, random: rand.New(rand.NewPCG(1, 2))}
+	c := &client{load: &load{phase: "p", process: &memberProcess{groups: []string{""}}}, random: rand.New(rand.NewPCG(1, 2))}
 	sizes, modes := make(map[int]bool), make(map[bool]bool)
 	for range 200 {
 		seen := make(map[string]bool)
