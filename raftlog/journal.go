@@ -28,11 +28,13 @@ type journal struct {
 
 // submission is a write of one log that waits for the storage goroutine.
 type submission struct {
-	log   *Log
-	ops   []Op
-	large bool
-	done  func(error)
+	log  *Log
+	ops  []Op
+	size int // see sizeOf
+	done func(error)
 }
+
+func (s submission) isLarge() bool { return s.size >= largeSubmission }
 
 // largeSubmission is the size from which on a submission is large, in bytes, and what large ones of several logs share a
 // batch up to.
@@ -44,15 +46,15 @@ const (
 // submit has the storage goroutine write what waits by then. Large submissions have batches of their own, behind the small ones. A sync takes as
 // long as its bytes, and so a small one waits for one large batch at most.
 func (j *journal) submit(s submission) {
-	s.large = sizeOf(s.ops) >= largeSubmission
+	s.size = sizeOf(s.ops)
 	j.mu.Lock()
 	j.pending = append(j.pending, s)
-	if s.large {
+	if s.isLarge() {
 		j.large++
 	}
 	j.mu.Unlock()
 	j.writeNext(j.takeSmall)
-	if s.large {
+	if s.isLarge() {
 		j.writeNext(func() []submission { return j.takeLarge(s.log) })
 	}
 }
@@ -80,7 +82,7 @@ func (j *journal) takeSmall() (taken []submission) {
 	}
 	var large []*Log
 	j.pending = slices.DeleteFunc(j.pending, func(s submission) bool {
-		if s.large {
+		if s.isLarge() {
 			large = append(large, s.log)
 		}
 		if slices.Contains(large, s.log) {
@@ -99,23 +101,23 @@ func (j *journal) takeLarge(of *Log) (taken []submission) {
 	defer j.mu.Unlock()
 	logs, bytes := []*Log{of}, 0
 	for _, s := range j.pending {
-		if s.large && s.log == of {
-			bytes += sizeOf(s.ops)
+		if s.isLarge() && s.log == of {
+			bytes += s.size
 		}
 	}
 	if bytes == 0 {
 		return nil // an earlier task has written it
 	}
 	for _, s := range j.pending {
-		if size := sizeOf(s.ops); s.large && !slices.Contains(logs, s.log) && bytes+size <= maxLargeBatch {
-			logs, bytes = append(logs, s.log), bytes+size
+		if s.isLarge() && !slices.Contains(logs, s.log) && bytes+s.size <= maxLargeBatch {
+			logs, bytes = append(logs, s.log), bytes+s.size
 		}
 	}
 	j.pending = slices.DeleteFunc(j.pending, func(s submission) bool {
 		if !slices.Contains(logs, s.log) {
 			return false
 		}
-		if s.large {
+		if s.isLarge() {
 			j.large--
 		}
 		taken = append(taken, s)
