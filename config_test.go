@@ -20,12 +20,12 @@ import (
 func TestConfig_AllFaultsAtOnce(t *testing.T) {
 	c := conclave.Config{
 		Name: strings.Repeat("x", 129), Group: "\xff", Bind: "0.0.0.0", Join: []string{"nowhere", "127.0.0.1:0", "0.0.0.0:1"},
-		Expect: 1, Voters: 4, SessionTTL: time.Millisecond, HeartbeatInterval: time.Minute, ElectionTimeout: time.Second,
+		Expect: 1, Voters: 4, SessionTTL: time.Millisecond, HeartbeatInterval: time.Minute, ElectionTimeout: time.Second, LeaderPriority: 101,
 		Limits: conclave.Limits{Calls: -1, CallBytes: 1}, SessionChecks: []string{"twice", "twice"}, MeasuredJobs: []string{"", "two", "two"}, Dir: filepath.Join(t.TempDir(), "data"),
 	}
 	grouptest.WantOpenError(t, c, conclave.ErrInvalid, "invalid Name: ", "invalid Group: ", `Bind: want host:port, got "0.0.0.0"`, `Join: want host:port, got "nowhere"`,
 		`Join: want a port that can be dialed, got "127.0.0.1:0"`, `got the wildcard "0.0.0.0:1"`, "Join must be empty", "1, 3, 5 or 7",
-		"SessionTTL: want 1s to 24h0m0s, got 1ms", "HeartbeatInterval: want ", "at least 3 heartbeat intervals", "Limits.Calls: want ", "Limits.CallBytes: want ",
+		"SessionTTL: want 1s to 24h0m0s, got 1ms", "HeartbeatInterval: want ", "at least 3 heartbeat intervals", "LeaderPriority: want -100 to 100, got 101", "Limits.Calls: want ", "Limits.CallBytes: want ",
 		`SessionChecks: "twice" is there twice`, "MeasuredJobs: invalid name", `MeasuredJobs: "two" is there twice`)
 	if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the directory was touched: %v", err)

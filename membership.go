@@ -131,6 +131,7 @@ func (n *Node) removeMember(ctx context.Context, id MemberID) error {
 // The group spreads leaders of further groups over the voters. While all voters are up, a member that leads at least two groups more than
 // another one, with the default group, transfers one of the further groups after some election timeouts. So a transfer that makes such a
 // difference does not last. The leader of the default group stays.
+// Nor does a transfer to a voter of a lower [Config.LeaderPriority] last.
 //
 // ErrInvalid: to is no voter, or it did not catch up; nothing has changed. ErrUnknown
 // with ctx's error, or if the connection to the member was lost: leadership may still move. ErrUnavailable with ctx's error: no leader

@@ -361,3 +361,21 @@ func histogram(h *metrics.Histogram, unit float64) Histogram {
 	}
 	return Histogram{Bounds: bounds, Counts: v.Counts, Sum: float64(v.Sum) * unit}
 }
+
+// maxMeasuredJobs bounds Config.MeasuredJobs.
+const maxMeasuredJobs = 64
+
+func validMeasuredJobs(names []string) (faults []error) {
+	if len(names) > maxMeasuredJobs {
+		return []error{fmt.Errorf("%w MeasuredJobs: want at most %d, got %d", ErrInvalid, maxMeasuredJobs, len(names))}
+	}
+	for i, name := range names {
+		if err := validName(name); err != nil {
+			faults = append(faults, fmt.Errorf("MeasuredJobs: %w", err))
+		}
+		if slices.Contains(names[:i], name) {
+			faults = append(faults, fmt.Errorf("%w MeasuredJobs: %q is there twice", ErrInvalid, name))
+		}
+	}
+	return faults
+}

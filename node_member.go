@@ -39,7 +39,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		Named:      n.app.names.Set,
 		MaxCalls:   n.cfg.Limits.Calls,
 
-		MaxCallBytes: n.cfg.Limits.CallBytes,
+		MaxCallBytes: n.cfg.Limits.CallBytes, LeaderPriority: int32(n.cfg.LeaderPriority),
 
 		Commands: machine.Commands{},
 		Clients:  n.clientHandlers(func() *Group { return n.Group }),

@@ -39,10 +39,13 @@ type Config struct {
 	Join      []string
 	Expect    int
 	Voters    int
-	TLS       *tls.Config
-	Insecure  bool
-	Dial      func(ctx context.Context, addr string) (net.Conn, error)
-	Calls     *appcall.Calls // of the application's functions, for VerifyPeer, Dial and Listener
+	// LeaderPriority is this process's; see the root's Config.
+	LeaderPriority int32
+
+	TLS      *tls.Config
+	Insecure bool
+	Dial     func(ctx context.Context, addr string) (net.Conn, error)
+	Calls    *appcall.Calls // of the application's functions, for VerifyPeer, Dial and Listener
 	// VerifyPeer refuses a connection by an error; nil: none. It returns when the connection
 	// is closed. See the root's Config.
 	VerifyPeer func(transport.Peer) error
@@ -315,4 +318,27 @@ func (m *Member) stopped() error {
 		return fmt.Errorf("%w: %w", ErrStopped, cause)
 	}
 	return ErrStopped
+}
+
+// What a small member gives up is room for bursts: tables in memory that absorb writes while a
+// flush is slow, and entries that spare a lagging member a snapshot.
+const (
+	smallTable   = 1 << 20 // bytes; a log takes a tenth more
+	smallEntries = 2000
+)
+
+// tableBytes returns the size of the database's tables in memory; 0: the default.
+func (c *Config) tableBytes() uint64 {
+	if c.Small {
+		return smallTable
+	}
+	return 0
+}
+
+// keepEntries returns how many applied entries the member keeps in its log; 0: the default.
+func (c *Config) keepEntries() uint64 {
+	if c.Small {
+		return smallEntries
+	}
+	return 0
 }

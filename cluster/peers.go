@@ -32,7 +32,7 @@ func (m *Member) openPort() error {
 			Name:        m.cfg.Name,
 			Advertise:   m.cfg.Advertise,
 
-			FeatureLevel: m.seams.level(),
+			FeatureLevel: m.seams.level(), LeaderPriority: m.cfg.LeaderPriority,
 		},
 		Key:          m.identity.Key,
 		Listener:     m.cfg.Listener,

@@ -3,9 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
-	"slices"
 	"unsafe"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -100,68 +98,12 @@ func (m *Member) startReplica() (err error) {
 	detector.quorum = new(quorumLog)
 	m.routine("failure detector", detector.run)
 	m.routine("groups", m.groups.run)
-	leaders := &leaderSpread{groups: m.groups, peerError: m.port.PeerError}
+	leaders := &leaderSpread{groups: m.groups, defaults: m.replica, priority: m.cfg.LeaderPriority, port: m.port, log: m.log}
 	m.routine("leader spread", func() {
 		spread.Run(m.spreading, spread.Config{Self: m.identity.Member, Election: m.cfg.Election, View: leaders.view, Transfer: leaders.transfer})
 	})
 	m.routine("database size", m.watchSize)
 	return nil
-}
-
-// leaderSpread is what package spread needs of a member. It may be used on any goroutine.
-type leaderSpread struct {
-	groups    *Groups
-	peerError func(member uint64) error // see removalsConfig
-}
-
-// view implements spread.Config.View.
-func (l *leaderSpread) view() spread.View {
-	of := l.groups.defaults.Status()
-	voters := votersToFollow(of)
-	v := spread.View{Leaders: []spread.Leader{{Member: of.Leader, Term: of.Term}}}
-	ready := isConfOf(of.Conf, voters) && l.areUp(voters)
-	for _, further := range l.groups.Status() {
-		leader := spread.Leader{Group: further.Record.Number}
-		if s := further.Status; s != nil {
-			leader.Member, leader.Term = s.Leader, s.Term
-			ready = ready && isConfOf(s.Conf, voters)
-		}
-		v.Leaders = append(v.Leaders, leader)
-	}
-	if ready {
-		v.Voters = voters
-	}
-	return v
-}
-
-// isConfOf reports whether a configuration has these voters, which are ascending, and is not joint.
-func isConfOf(conf *raftpb.ConfState, voters []uint64) bool {
-	return len(conf.GetVotersOutgoing()) == 0 && slices.Equal(slices.Sorted(slices.Values(conf.GetVoters())), voters)
-}
-
-// areUp reports whether gossip shows all these members alive, and this one is connected to each of them in both directions.
-func (l *leaderSpread) areUp(members []uint64) bool {
-	seen := l.groups.roster.Snapshot()
-	return !slices.ContainsFunc(members, func(id uint64) bool {
-		return id != l.groups.self && (!seen.IsAlive(id) || seen.Unconnected(id) > 0 || l.peerError(id) != nil)
-	})
-}
-
-// transfer implements spread.Config.Transfer.
-func (l *leaderSpread) transfer(ctx context.Context, number uint32, to uint64) spread.Outcome {
-	h := l.groups.started(number)
-	if h == nil {
-		return spread.Refused
-	}
-	switch err := h.replica.StepDownTo(ctx, to); {
-	case err == nil:
-		h.logger.Info("leadership transferred to spread the leaders", "from", wire.MemberID(l.groups.self), "to", wire.MemberID(to))
-		return spread.Moved
-	case errors.Is(err, ErrNoSuccessor):
-		h.logger.Info("leadership not transferred to spread the leaders", "to", wire.MemberID(to), "error", err)
-		return spread.Failed
-	}
-	return spread.Refused // or the group or the member ends
 }
 
 // group is the replica as the parts of a member use it.

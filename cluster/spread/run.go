@@ -22,8 +22,8 @@ type Config struct {
 	Self     uint64
 	Election time.Duration
 	View     func() View
-	// Transfer blocks until a group that this member leads has another leader, or the transfer has failed, or ctx is done.
-	Transfer func(ctx context.Context, group uint32, to uint64) Outcome
+	// Transfer blocks until a group of the move has another leader, or the transfer has failed, or ctx is done.
+	Transfer func(ctx context.Context, group uint32, m Move) Outcome
 }
 
 // Run transfers leaderships of this member that are due until ctx is done, one at a time.
@@ -37,20 +37,19 @@ func Run(ctx context.Context, cfg Config) {
 		case <-ctx.Done():
 			return
 		}
-		groups, to := h.look(cfg.Self, cfg.View())
-		if first(ctx, cfg, groups, to) == Failed {
+		if first(ctx, cfg, h.look(cfg.Self, cfg.View())) == Failed {
 			h.failed()
 		}
 	}
 }
 
-// first transfers the first of some groups in which the voter is up to date.
-func first(ctx context.Context, cfg Config, groups []uint32, to uint64) (o Outcome) {
-	for _, group := range groups {
+// first transfers the first group of a move in which the voter is up to date.
+func first(ctx context.Context, cfg Config, m Move) (o Outcome) {
+	for _, group := range m.Groups {
 		if ctx.Err() != nil {
 			return Refused
 		}
-		if o = cfg.Transfer(ctx, group, to); o != Refused {
+		if o = cfg.Transfer(ctx, group, m); o != Refused {
 			break
 		}
 	}

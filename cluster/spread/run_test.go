@@ -29,8 +29,8 @@ func TestRun(t *testing.T) {
 					v.Leaders[1].Term += term
 					return v
 				},
-				Transfer: func(_ context.Context, group uint32, to uint64) (o Outcome) {
-					calls = append(calls, fmt.Sprintf("%v: %d to %d", time.Since(began), group, to))
+				Transfer: func(_ context.Context, group uint32, m Move) (o Outcome) {
+					calls = append(calls, fmt.Sprintf("%v: %d to %d", time.Since(began), group, m.To))
 					if o, outcomes = outcomes[0], outcomes[1:]; o == Moved {
 						term++
 					}
@@ -58,11 +58,11 @@ func TestRun(t *testing.T) {
 func TestRun_ContextDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
-	first(ctx, Config{Transfer: func(context.Context, uint32, uint64) Outcome {
+	first(ctx, Config{Transfer: func(context.Context, uint32, Move) Outcome {
 		calls++
 		cancel()
 		return Refused
-	}}, []uint32{1, 2}, 3)
+	}}, Move{Groups: []uint32{1, 2}, To: 3})
 	if calls != 1 {
 		t.Errorf("%d transfers begin, want 1", calls)
 	}

@@ -1,5 +1,5 @@
-// Package spread decides which leaderships of further groups a member transfers, so that leaders are spread evenly over
-// the voters.
+// Package spread decides which leaderships a member transfers: those of all groups to the voters of the highest priority, and those of
+// further groups so that they are spread evenly over these.
 //
 // It is a seam, not an API: only package cluster uses it.
 package spread
@@ -13,36 +13,94 @@ type Leader struct {
 	Term   uint64
 }
 
+// Voter is a voter as a member sees it.
+type Voter struct {
+	ID       uint64
+	Priority int32 // of its process; unknown while it is not up
+	Up       bool  // alive, and connected to this member in both directions; or this member
+}
+
 // View is the leaders of all groups as a member sees them at one moment.
 type View struct {
-	// Voters has the voters, ascending. It is empty while nothing may move: a voter is down or not connected, or the
-	// groups have different voters.
-	Voters  []uint64
+	Voters  []Voter  // by ID; none while the groups have different voters, so that nothing may move
 	Leaders []Leader // by number, that of the default group first
 }
 
-// Due returns the further groups that self leads and one of which it should transfer, and the voter that should lead that one;
-// none if nothing is to be moved by self.
+// Move is a leadership that a member should transfer.
+type Move struct {
+	Groups   []uint32 // by number: the member leads each, and should transfer one; none: nothing is to be moved by it
+	To       uint64   // the voter that should lead that one
+	Priority bool     // to a voter of higher priority; else from the member that leads most to the one that leads fewest
+}
+
+// Due returns what self should transfer.
 //
-// Of all members only the one with the most leaderships moves one, to the voter with the fewest, and only if that one has at least two less:
-// then each move makes the distribution more even, and there is a last one. Of several such members, and of several such voters, it is the
-// one with the lowest ID. The leadership of the default group counts and does not move.
-func (v View) Due(self uint64) (groups []uint32, to uint64) {
+// A leadership moves to a voter of higher priority, if one is up: to the one of the highest that leads fewest. Of several members that lead and have
+// a lower one the first by ID moves a leadership, and while there are any nothing else moves.
+//
+// Of the members of the highest priority only the one with the most leaderships moves one of a further group, to the one with the fewest, and only if that one has
+// at least two less, and all voters are up. The leadership of the default group counts.
+//
+// So each move lets a voter of higher priority lead or makes the distribution more even, and there is a last one. Of several members with the
+// most, and of several with the fewest, it is the first by ID.
+func (v View) Due(self uint64) Move {
 	counts := make(map[uint64]int, len(v.Voters))
 	for _, l := range v.Leaders {
-		if !slices.Contains(v.Voters, l.Member) {
-			return nil, 0
+		if !slices.ContainsFunc(v.Voters, func(voter Voter) bool { return voter.ID == l.Member && voter.Up }) {
+			return Move{} // an election is due, or what this member sees is old
 		}
 		counts[l.Member]++
-		if l.Member == self && l.Group != 0 {
+	}
+	preferred := v.preferred()
+	for _, voter := range v.Voters {
+		switch {
+		case counts[voter.ID] == 0 || slices.Contains(preferred, voter.ID):
+		case voter.ID == self:
+			_, fewest := extremes(preferred, counts)
+			return Move{v.ledBy(self, 0), fewest, true}
+		default:
+			return Move{} // that one's
+		}
+	}
+	if slices.ContainsFunc(v.Voters, func(voter Voter) bool { return !voter.Up }) || len(preferred) == 0 {
+		return Move{}
+	}
+	most, fewest := extremes(preferred, counts)
+	if groups := v.ledBy(self, 1); most == self && len(groups) > 0 && counts[most] >= counts[fewest]+2 {
+		return Move{groups, fewest, false}
+	}
+	return Move{}
+}
+
+// preferred returns the voters that are up and have the highest priority of these, by ID.
+func (v View) preferred() (ids []uint64) {
+	var highest int32
+	for _, voter := range v.Voters {
+		switch {
+		case !voter.Up || len(ids) > 0 && voter.Priority < highest:
+		case len(ids) > 0 && voter.Priority == highest:
+			ids = append(ids, voter.ID)
+		default:
+			ids, highest = append(ids[:0], voter.ID), voter.Priority
+		}
+	}
+	return ids
+}
+
+// ledBy returns the groups from a number on that a member leads.
+func (v View) ledBy(member uint64, from uint32) (groups []uint32) {
+	for _, l := range v.Leaders {
+		if l.Member == member && l.Group >= from {
 			groups = append(groups, l.Group)
 		}
 	}
-	if len(v.Voters) == 0 {
-		return nil, 0
-	}
-	most, fewest := v.Voters[0], v.Voters[0]
-	for _, id := range v.Voters {
+	return groups
+}
+
+// extremes returns which of some members, at least one, have the highest and the lowest count: the first of several.
+func extremes(ids []uint64, counts map[uint64]int) (most, fewest uint64) {
+	most, fewest = ids[0], ids[0]
+	for _, id := range ids {
 		if counts[id] > counts[most] {
 			most = id
 		}
@@ -50,10 +108,7 @@ func (v View) Due(self uint64) (groups []uint32, to uint64) {
 			fewest = id
 		}
 	}
-	if most != self || counts[most] < counts[fewest]+2 {
-		return nil, 0
-	}
-	return groups, fewest
+	return most, fewest
 }
 
 func (v View) equal(o View) bool {
@@ -77,14 +132,14 @@ type hysteresis struct {
 }
 
 // look takes what a member sees now, and returns what is due.
-func (h *hysteresis) look(self uint64, v View) (groups []uint32, to uint64) {
+func (h *hysteresis) look(self uint64, v View) Move {
 	if !v.equal(h.last) {
 		h.last, h.looks = v, 0
 	}
 	h.looks++
 	h.pause = max(0, h.pause-1)
 	if h.looks < settledLooks || h.pause > 0 {
-		return nil, 0
+		return Move{}
 	}
 	return v.Due(self)
 }

@@ -28,6 +28,8 @@ type Identity struct {
 	Advertise   string // host:port that peers dial. Default: the listener's address
 	// FeatureLevel is the highest that this process supports.
 	FeatureLevel uint32
+	// LeaderPriority is the process's priority as a leader, constant for its life.
+	LeaderPriority int32
 	// FurtherGroup is, of a client, the number of the group that the connection is for; 0: the default group.
 	FurtherGroup uint32
 }

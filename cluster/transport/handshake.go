@@ -175,7 +175,7 @@ func (n *handshaker) acceptHello(c *conn, id *Identity, h *hello, kind wire.Kind
 	}
 	n.members.noteHost(h.Member, c.RemoteAddr())
 	if kind == wire.Kind_PEER {
-		leave, refused := n.processes.enter(h.Member, h.Incarnation)
+		leave, refused := n.processes.enter(&h.Identity)
 		if refused != nil {
 			return refused
 		}

@@ -56,7 +56,7 @@ func newHello(id Identity, key ed25519.PublicKey, kind wire.Kind, to uint64, dur
 		To:           to,
 		Key:          key,
 		Nonce:        make([]byte, nonceBytes),
-		FeatureLevel: id.FeatureLevel,
+		FeatureLevel: id.FeatureLevel, LeaderPriority: id.LeaderPriority,
 		FurtherGroup: id.FurtherGroup,
 		DurableTerm:  durable.Term,
 		DurableIndex: durable.Index,
@@ -116,7 +116,7 @@ func parseHello(body []byte) (*hello, *RefusedError) {
 	h := &hello{
 		Identity: Identity{
 			Group: m.GetGroup(), Member: m.GetMember(), Boot: m.GetBoot(), Name: m.GetName(), Advertise: m.GetAdvertise(),
-			FeatureLevel: m.GetFeatureLevel(), FurtherGroup: m.GetFurtherGroup(),
+			FeatureLevel: m.GetFeatureLevel(), LeaderPriority: m.GetLeaderPriority(), FurtherGroup: m.GetFurtherGroup(),
 		},
 		key: m.GetKey(), kind: m.GetKind(), to: m.GetTo(), protocol: min(m.GetMaxProtocol(), wire.ProtocolMax),
 		durable:      Durable{m.GetDurableTerm(), m.GetDurableIndex(), m.GetGroups(), m.GetGroupsCreated()},

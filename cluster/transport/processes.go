@@ -18,6 +18,7 @@ type processes struct {
 
 type process struct {
 	incarnation wire.ID
+	priority    int32 // see Identity.LeaderPriority
 	connections int
 }
 
@@ -33,6 +34,16 @@ func (p *processes) of(member uint64) (incarnation wire.ID, ok bool) {
 	return wire.ID{}, false
 }
 
+// priority returns the LeaderPriority of the member's live process, if there is one.
+func (p *processes) priority(member uint64) (priority int32, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if live := p.live[member]; live != nil {
+		return live.priority, true
+	}
+	return 0, false
+}
+
 // check refuses another process than the member's live one.
 func (p *processes) check(member uint64, incarnation wire.ID) *RefusedError {
 	p.mu.Lock()
@@ -41,19 +52,19 @@ func (p *processes) check(member uint64, incarnation wire.ID) *RefusedError {
 }
 
 // enter is check, and counts a connection of the process until leave is called.
-func (p *processes) enter(member uint64, incarnation wire.ID) (leave func(), refused *RefusedError) {
+func (p *processes) enter(of *Identity) (leave func(), refused *RefusedError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if refused := p.compare(member, incarnation); refused != nil {
+	if refused := p.compare(of.Member, of.Incarnation); refused != nil {
 		return nil, refused
 	}
-	live := p.live[member]
+	live := p.live[of.Member]
 	if live == nil {
-		live = &process{incarnation: incarnation}
-		p.live[member] = live
+		live = &process{incarnation: of.Incarnation, priority: of.LeaderPriority}
+		p.live[of.Member] = live
 	}
 	live.connections++
-	return func() { p.leave(member, live) }, nil
+	return func() { p.leave(of.Member, live) }, nil
 }
 
 func (p *processes) leave(member uint64, live *process) {

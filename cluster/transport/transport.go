@@ -154,6 +154,11 @@ func (t *Transport) Connected(member uint64) (incarnation wire.ID, ok bool) {
 	return t.processes.of(member)
 }
 
+// LeaderPriority returns that of the member's process that Connected returns.
+func (t *Transport) LeaderPriority(member uint64) (priority int32, connected bool) {
+	return t.processes.priority(member)
+}
+
 // Gossip returns the transport for memberlist on this port. What arrives while
 // memberlist does not read from it, or after its Shutdown, is dropped.
 func (t *Transport) Gossip() *Gossip { return t.gossip }

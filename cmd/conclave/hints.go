@@ -51,6 +51,7 @@ var flagNames = strings.NewReplacer(
 	"invalid Group:", "invalid --group:",
 	"invalid Join:", "invalid --join:",
 	"invalid Name:", "invalid --name:",
+	"LeaderPriority:", "--leader-priority:",
 	"MeasuredJobs:", "--measured-jobs:",
 	"invalid RemoveAfter:", "invalid --remove-after:",
 	"invalid ReplaceAfter:", "invalid --replace-after:",

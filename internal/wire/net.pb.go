@@ -111,11 +111,12 @@ type Hello struct {
 	Endorsements []*Endorsement `protobuf:"bytes,18,rep,name=endorsements,proto3" json:"endorsements,omitempty"` // of the member that sends this; see Endorsement
 	// The same of each further group that the member has a log of, by number; and how many groups it knows
 	// to have been created: one of a lower number that is not there was deleted.
-	Groups        []*GroupPosition `protobuf:"bytes,26,rep,name=groups,proto3" json:"groups,omitempty"`
-	GroupsCreated uint32           `protobuf:"varint,27,opt,name=groups_created,json=groupsCreated,proto3" json:"groups_created,omitempty"`
-	FurtherGroup  uint32           `protobuf:"varint,28,opt,name=further_group,json=furtherGroup,proto3" json:"further_group,omitempty"` // of a client: the number of the group that the connection is for; 0: the default group
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Groups         []*GroupPosition `protobuf:"bytes,26,rep,name=groups,proto3" json:"groups,omitempty"`
+	GroupsCreated  uint32           `protobuf:"varint,27,opt,name=groups_created,json=groupsCreated,proto3" json:"groups_created,omitempty"`
+	FurtherGroup   uint32           `protobuf:"varint,28,opt,name=further_group,json=furtherGroup,proto3" json:"further_group,omitempty"`         // of a client: the number of the group that the connection is for; 0: the default group
+	LeaderPriority int32            `protobuf:"zigzag32,29,opt,name=leader_priority,json=leaderPriority,proto3" json:"leader_priority,omitempty"` // of a member: see Config.LeaderPriority
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -291,6 +292,13 @@ func (x *Hello) GetGroupsCreated() uint32 {
 func (x *Hello) GetFurtherGroup() uint32 {
 	if x != nil {
 		return x.FurtherGroup
+	}
+	return 0
+}
+
+func (x *Hello) GetLeaderPriority() int32 {
+	if x != nil {
+		return x.LeaderPriority
 	}
 	return 0
 }
@@ -1734,7 +1742,7 @@ var File_github_com_conclave_go_conclave_internal_wire_net_proto protoreflect.Fi
 
 const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" +
 	"\n" +
-	"7github.com/conclave-go/conclave/internal/wire/net.proto\x12\x14conclave.internal.v1\"\xbc\x05\n" +
+	"7github.com/conclave-go/conclave/internal/wire/net.proto\x12\x14conclave.internal.v1\"\xe5\x05\n" +
 	"\x05Hello\x12!\n" +
 	"\fmin_protocol\x18\x01 \x01(\rR\vminProtocol\x12!\n" +
 	"\fmax_protocol\x18\x02 \x01(\rR\vmaxProtocol\x12\x14\n" +
@@ -1757,7 +1765,8 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\fendorsements\x18\x12 \x03(\v2!.conclave.internal.v1.EndorsementR\fendorsements\x12;\n" +
 	"\x06groups\x18\x1a \x03(\v2#.conclave.internal.v1.GroupPositionR\x06groups\x12%\n" +
 	"\x0egroups_created\x18\x1b \x01(\rR\rgroupsCreated\x12#\n" +
-	"\rfurther_group\x18\x1c \x01(\rR\ffurtherGroup\"O\n" +
+	"\rfurther_group\x18\x1c \x01(\rR\ffurtherGroup\x12'\n" +
+	"\x0fleader_priority\x18\x1d \x01(\x11R\x0eleaderPriority\"O\n" +
 	"\rGroupPosition\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +

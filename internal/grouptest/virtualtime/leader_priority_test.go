@@ -1,0 +1,91 @@
+package virtualtime
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// awaitLed waits until these members lead all groups, as many each but for one, as all running ones see it.
+func (g *membership) awaitLed(within time.Duration, by ...int) {
+	g.T.Helper()
+	g.awaitFollowed()
+	led := func(seenBy int) bool {
+		_, counts := g.leaderships(seenBy)
+		var preferred []int
+		for at, i := range g.Running() {
+			switch {
+			case counts == nil:
+				return false
+			case slices.Contains(by, i):
+				preferred = append(preferred, counts[at])
+			case counts[at] > 0:
+				return false
+			}
+		}
+		return slices.Max(preferred) <= slices.Min(preferred)+1
+	}
+	for deadline := time.Now().Add(within); !all(g.Running(), led); pass(heartbeat) {
+		if time.Now().After(deadline) {
+			state, counts := g.leaderships(g.Running()[0])
+			g.T.Fatalf("the running members %v lead %v groups, want all by %v: %s", g.Running(), counts, by, state)
+		}
+	}
+}
+
+func all(members []int, is func(int) bool) bool {
+	return !slices.ContainsFunc(members, func(i int) bool { return !is(i) })
+}
+
+// Voters of the highest priority lead all groups, the default one among them, evenly, after each election and transfer. No session
+// ends for it. While the ones with a higher priority are down others lead, and a process that comes back with another priority is treated by that.
+func TestLeaderPriority(t *testing.T) {
+	low := grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
+		if i == 2 {
+			c.LeaderPriority = -1
+		}
+	})
+	inMembershipBubble(t, 3, func(g *membership) {
+		names := []string{"a", "b", "c", "d", "e"}
+		within := time.Minute + spreadWithin(2*(1+len(names))) // each moves twice at most, and once a transfer may fail
+		allTo := func(i int) {
+			g.MustTransfer(g.Nodes[i], i)
+			for _, name := range names {
+				g.transferIn(name, i)
+			}
+		}
+		g.tenants(0, names...)
+		held := g.Nodes[0].WithGroup("a").FencedLock("held")
+		grouptest.MustLock(g.T, held)
+		allTo(2)
+		g.awaitLed(within, 0, 1)
+		g.wantNoMove(2)
+		allTo(0)
+		g.awaitLed(within, 0, 1)
+		if _, err := held.Fence(); err != nil {
+			g.T.Error(err)
+		}
+		allTo(2)
+		g.Kill(0)
+		g.awaitLed(within, 1)
+		g.Configs[0].LeaderPriority = 5
+		g.Start(0)
+		g.awaitLed(within, 0)
+		g.wantNoMove(1)
+		g.Kill(0)
+		g.awaitLed(within, 1)
+		g.Configs[0].LeaderPriority = -5
+		g.Start(0)
+		g.awaitLed(within, 1)
+		g.Configs[1].LeaderPriority = -5
+		g.Kill(1)
+		g.awaitLed(within, 2)
+		g.Start(1)
+		g.awaitLed(within, 2)
+		g.wantTenants(names...)
+	}, low)
+}
