@@ -55,9 +55,19 @@ func endOfBackups(t *testing.T, conn *hostile.Conn, backups int) (ends []wire.Fa
 	return ends
 }
 
+// skipIfShort skips a test that moves tens of megabytes in short mode, which the race detector's run uses: for each large buffer the detector's own
+// memory has page faults, so the test would take minutes on a busy machine. What runs at the same time in it does so in tests of small values too.
+func skipIfShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it moves tens of megabytes")
+	}
+}
+
 // Clients that read backups slowly keep the member from discarding what they read, so their number
 // has a limit.
 func TestClient_BackupsAtOnce(t *testing.T) {
+	skipIfShort(t)
 	g := Start(t, 1, LongSessions, keepConnections)
 	c := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	largeState(t, g.Nodes[0])
@@ -81,6 +91,7 @@ func TestClient_BackupsAtOnce(t *testing.T) {
 // A client that reads as many backups as a member serves, and does not go on with them, keeps no
 // other client from reading one: the latest of them ends.
 func TestClient_BackupsOfOneClient(t *testing.T) {
+	skipIfShort(t)
 	g := Start(t, 1, LongSessions, keepConnections)
 	other := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	largeState(t, g.Nodes[0])
@@ -95,6 +106,7 @@ func TestClient_BackupsOfOneClient(t *testing.T) {
 // A backup waits for its writer, for as long as that likes, and holds up nothing else of its client. It is larger
 // than what a client receives ahead of its program.
 func TestClient_BackupSlowWriter(t *testing.T) {
+	skipIfShort(t)
 	g := Start(t, 1, LongSessions)
 	c := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	const keys = 160

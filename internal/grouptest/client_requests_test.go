@@ -142,6 +142,7 @@ func TestClient_ManyReads(t *testing.T) {
 
 // A listing that is too large for a client is refused, with the error that is documented.
 func TestClient_ListTooLarge(t *testing.T) {
+	skipIfShort(t)
 	g := Start(t, 1)
 	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
 	value := make([]byte, 512<<10)
