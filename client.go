@@ -50,7 +50,7 @@ type ClientConfig struct {
 	ReadOnly bool
 	// Logger logs what operators need to know, as in [Config]. Default: no log.
 	Logger *slog.Logger
-	// Events are called when something happens: SessionEnded and LockLost; a client calls no
+	// Events are called when something happens: SessionEnded, LockLost and HoldLost; a client calls no
 	// others. Default: none.
 	Events *Events
 	// Tracer makes spans of calls, as in [Config]. Default: none.
@@ -108,7 +108,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 	}
 	c.admin = c
 	c.tracing = newTracing(checked.Tracer, checked.Logger, c.ID)
-	own := c.clientConfig()
+	own := c.clientConfig("")
 	own.IncarnationTTL = cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL)
 	c.client, c.groups = client.New(own), newClientGroups(c)
 	if err := c.connect(); err != nil {
@@ -122,12 +122,12 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// clientConfig returns the configuration of this process's side of a group.
-func (c *Client) clientConfig() client.Config {
+// clientConfig returns the configuration of this process's side of a further group, or of the default group with "".
+func (c *Client) clientConfig(group string) client.Config {
 	return client.Config{
 		Name: c.cfg.Name, TTL: c.cfg.SessionTTL, IncarnationTTL: incarnationTTL, Logger: c.log, Closed: remote.ErrClosed,
 		LeaseEnded: func(id wire.ID, why error) { c.events.sessionEnded(SessionID(id), convert(why)) },
-		HoldLost:   func(name string, fence uint64) { c.events.lockLost(name, Fence(fence)) },
+		HoldLost:   func(name string, fence uint64) { c.events.holdLost(group, name, Fence(fence)) },
 	}
 }
 

@@ -162,7 +162,7 @@ func (g *clientGroups) newGroup(name string) *remoteGroup {
 	c := g.owner
 	f := &remoteGroup{owner: c, name: name}
 	f.deleted, f.delete = context.WithCancel(context.Background())
-	cfg := c.clientConfig()
+	cfg := c.clientConfig(name)
 	cfg.Reach = f.reach
 	f.client = client.New(cfg)
 	f.door.defaults = func() client.Group { return c.remote }

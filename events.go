@@ -24,6 +24,9 @@ type Events struct {
 	// It is not called for a hold that the node releases: by Unlock, Session.Close,
 	// Close or Leave.
 	LockLost func(name string, fence Fence)
+	// HoldLost is LockLost with the name of the group of the hold, as a name in two groups is two locks; "": the default group. Of one loss both are
+	// called, LockLost first.
+	HoldLost func(group, name string, fence Fence)
 
 	// The members below are described as this node saw them at the change: their names and addresses are
 	// empty where it had not learned them yet. Lag and LastContact are 0.
@@ -164,8 +167,12 @@ func (e *events) sessionEnded(id SessionID, why error) {
 	}
 }
 
-func (e *events) lockLost(name string, fence Fence) {
+// holdLost reports a lost hold in a further group, or in the default group with "".
+func (e *events) holdLost(group, name string, fence Fence) {
 	if f := e.on.LockLost; f != nil {
 		e.put(func() { f(name, fence) })
+	}
+	if f := e.on.HoldLost; f != nil {
+		e.put(func() { f(group, name, fence) })
 	}
 }

@@ -97,7 +97,7 @@ func (n *Node) clientConfig() client.Config {
 
 func (n *Node) holdLost(of *history, name string, fence Fence) {
 	of.holdLost(n.id, name, fence)
-	n.events.lockLost(name, fence)
+	n.events.holdLost(of.group, name, fence)
 }
 
 // group is the client's door to the group: the replica of this process, and its member.
