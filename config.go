@@ -114,11 +114,12 @@ type Config struct {
 	// Default: 1 s.
 	ElectionTimeout time.Duration
 
-	// LeaderPriority is this member's priority as the leader of the group and of further groups, −100 to 100: a leader transfers leadership to a voter with a higher
-	// one that is up, connected and up to date, five to seven election timeouts after that has become so. Among the voters with the highest one the
-	// leaders of further groups are spread evenly. So a member on a machine that should not lead has −1. It may still lead: for that time after
-	// an election, and while no voter with a higher one is there. It is the setting of this process, as
-	// Hazelcast's cp-member-priority is: no other member has to be restarted to change it. A member whose build is older counts as 0. Default: 0.
+	// LeaderPriority is this member's priority as the leader of the group and of further groups, −100 to 100. A leader transfers leadership to the voter with the
+	// highest one above its own, once that voter was up and connected to all others that are for six election timeouts, and while it is up to date; one leadership in each election
+	// timeout. A voter from which it has taken over gets none for 60 election timeouts. Among the voters with the highest priority the
+	// leaders of further groups are spread evenly. So a member on a machine that should not lead has −1. It may still lead: for those times after
+	// an election or a transfer, and while no voter with a higher one can. It is the setting of this process, as
+	// Hazelcast's cp-member-priority is: no other member has to be restarted to change it. A member of an older build neither transfers leadership nor is given it. Default: 0.
 	LeaderPriority int
 
 	// Logger logs what operators need to know. Its handler is called on a goroutine of its
@@ -152,8 +153,6 @@ type Limits struct {
 const (
 	maxNodeName = 128 // bytes; gossip carries the name with an address
 	maxCalls    = 1 << 16
-
-	maxLeaderPriority = 100
 
 	minCallBytes     = 1 << 20
 	defaultCallBytes = 64 << 20
@@ -228,7 +227,7 @@ func (c *Config) validate() error {
 	within("HeartbeatInterval", c.HeartbeatInterval, minDuration, 10*time.Second)
 	check(c.ElectionTimeout >= 3*c.HeartbeatInterval, "ElectionTimeout: want at least 3 heartbeat intervals of %v, got %v", c.HeartbeatInterval, c.ElectionTimeout)
 	check(c.ElectionTimeout <= time.Minute, "ElectionTimeout: want at most %v, got %v", time.Minute, c.ElectionTimeout)
-	check(c.LeaderPriority >= -maxLeaderPriority && c.LeaderPriority <= maxLeaderPriority, "LeaderPriority: want -%d to %[1]d, got %d", maxLeaderPriority, c.LeaderPriority)
+	check(c.LeaderPriority >= -wire.MaxLeaderPriority && c.LeaderPriority <= wire.MaxLeaderPriority, "LeaderPriority: want -%d to %[1]d, got %d", wire.MaxLeaderPriority, c.LeaderPriority)
 	check(c.TLS == nil || hasCertificates(c.TLS), "TLS: want a certificate, which a member presents when it is dialed and when it dials, got none: "+
 		"set Certificates, or both GetCertificate and GetClientCertificate")
 	check(c.TLS == nil || namesAuthorities(c.TLS), "TLS: want the authorities that issue the members' certificates, got none, so that the system's would be trusted: "+

@@ -104,6 +104,7 @@ type Member struct {
 	groups   *Groups
 
 	connections *connections
+	leaders     *leaderSpread
 	removals    *Removals
 	newcomers   *newcomers
 

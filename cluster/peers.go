@@ -107,6 +107,9 @@ func (m *Member) assemble() {
 	m.connections = &connections{
 		self: m.identity.Member, heartbeat: m.cfg.Heartbeat, roster: m.roster, port: m.port, log: m.log, lifetime: m.lifetime,
 	}
+	m.leaders = &leaderSpread{
+		groups: m.groups, defaults: m.replica, priority: m.cfg.LeaderPriority, port: m.port, log: m.log, reaches: make(map[uint64]*reach),
+	}
 	m.removals = newRemovals(removalsConfig{
 		self: m.identity.Member, election: m.cfg.Election, heartbeat: m.cfg.Heartbeat, group: m.replica, roster: m.roster,
 		peerError: m.port.PeerError, commands: m.cfg.Commands,
@@ -228,6 +231,7 @@ func (m *Member) PeerConnected(member uint64, advertise, name string) {
 // PeerLost implements transport.Handler.
 func (m *Member) PeerLost(member uint64) {
 	m.roster.Disconnected(member)
+	m.leaders.lost(member)
 	m.replica.PeerLost(member)
 	m.groups.each(func(h *hosted) { h.replica.PeerLost(member) })
 }

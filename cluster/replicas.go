@@ -98,9 +98,9 @@ func (m *Member) startReplica() (err error) {
 	detector.quorum = new(quorumLog)
 	m.routine("failure detector", detector.run)
 	m.routine("groups", m.groups.run)
-	leaders := &leaderSpread{groups: m.groups, defaults: m.replica, priority: m.cfg.LeaderPriority, port: m.port, log: m.log}
 	m.routine("leader spread", func() {
-		spread.Run(m.spreading, spread.Config{Self: m.identity.Member, Election: m.cfg.Election, View: leaders.view, Transfer: leaders.transfer})
+		l := m.leaders
+		spread.Run(m.spreading, spread.Config{Self: m.identity.Member, Election: m.cfg.Election, View: l.view, Report: l.report, Transfer: l.transfer})
 	})
 	m.routine("database size", m.watchSize)
 	return nil
@@ -195,6 +195,10 @@ func (m *Member) Frame(from uint64, f *wire.Frame) {
 	}
 	if body := f.GetCrashEvidence(); body != nil {
 		m.replica.Enqueue(func(*core.Core) { m.crashes.receive(from, body) }, replica.IsLarge(f))
+		return
+	}
+	if body := f.GetReach(); body != nil {
+		m.leaders.receive(from, body)
 		return
 	}
 	if body := f.GetMembership(); body != nil {

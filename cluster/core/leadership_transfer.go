@@ -41,6 +41,7 @@ type leadershipTransfers struct {
 // transfer is a leadership transfer that this member executes as the leader.
 type transfer struct {
 	to   uint64       // as requested; 0: the most up-to-date voter
+	only bool         // it fails if another one than to leads next
 	done chan<- error // nil: requested by peer
 	peer uint64
 	term uint64 // in which peer requested it
@@ -82,7 +83,7 @@ func (l *leadershipTransfers) StepDown(done chan<- error) {
 
 // StepDownTo transfers leadership from this member to another voter that is up to date. Unlike Transfer it has no effect if
 // this member does not lead (ErrNotLeader), or if another transfer is under way or the voter would have to catch up
-// first (ErrTransferRefused): during a transfer the leader proposes nothing.
+// first (ErrTransferRefused): during a transfer the leader proposes nothing. ErrNoSuccessor: that voter does not lead.
 func (l *leadershipTransfers) StepDownTo(to uint64, done chan<- error) {
 	s := l.node.Status()
 	// raft resets RecentActive once in each election timeout, until the next message: a later call succeeds.
@@ -93,7 +94,7 @@ func (l *leadershipTransfers) StepDownTo(to uint64, done chan<- error) {
 	case s.LeadTransferee != raft.None || to == l.id || !l.isVoter(to) || !p.RecentActive || !l.isCurrent(p):
 		done <- ErrTransferRefused
 	default:
-		l.transfer(&transfer{to: to, done: done})
+		l.transfer(&transfer{to: to, only: true, done: done})
 	}
 }
 
@@ -130,6 +131,10 @@ func (l *leadershipTransfers) transfer(t *transfer) {
 // finishTransfers finishes the transfers that this member executes.
 func (l *leadershipTransfers) finishTransfers(err error) {
 	for _, t := range l.transfers {
+		if err == nil && t.only && l.role.Lead != t.to {
+			l.finishTransfer(t, ErrNoSuccessor)
+			continue
+		}
 		l.finishTransfer(t, err)
 	}
 	l.transfers = nil

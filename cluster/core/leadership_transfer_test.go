@@ -234,6 +234,25 @@ func TestStepDownTo(t *testing.T) {
 	}
 }
 
+// A member that steps down to a voter learns whether that one leads next; a transfer that names a voter ends with any.
+func TestStepDownTo_AnotherLeads(t *testing.T) {
+	for next, want := range map[uint64]error{2: nil, 3: ErrNoSuccessor} {
+		r := newRig(t).inRole(true)
+		only, any := make(chan error, 1), make(chan error, 1)
+		r.StepDownTo(2, only)
+		r.Transfer(2, any)
+		r.settle()
+		r.mustReceive(message(raftpb.MsgHeartbeat, next, r.term+1))
+		r.settle()
+		if len(only) != 1 || len(any) != 1 {
+			t.Fatalf("%d leads: no answers", next)
+		}
+		if got, other := <-only, <-any; got != want || other != nil {
+			t.Errorf("%d leads: answered %v and %v, want %v and nil", next, got, other, want)
+		}
+	}
+}
+
 // A member is current that needs no more than a few messages.
 func TestIsCurrent(t *testing.T) {
 	n := &raftNode{applied: 5000}

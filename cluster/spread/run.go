@@ -22,8 +22,10 @@ type Config struct {
 	Self     uint64
 	Election time.Duration
 	View     func() View
-	// Transfer blocks until a group of the move has another leader, or the transfer has failed, or ctx is done.
-	Transfer func(ctx context.Context, group uint32, m Move) Outcome
+	// Report sends to the other voters which voters this one reaches. It does not block.
+	Report func(View)
+	// Transfer blocks until a voter leads a group of the move, or the transfer has failed, or ctx is done.
+	Transfer func(ctx context.Context, group uint32, to uint64, byPriority bool) Outcome
 }
 
 // Run transfers leaderships of this member that are due until ctx is done, one at a time.
@@ -37,21 +39,34 @@ func Run(ctx context.Context, cfg Config) {
 		case <-ctx.Done():
 			return
 		}
-		if first(ctx, cfg, h.look(cfg.Self, cfg.View())) == Failed {
-			h.failed()
+		v := cfg.View()
+		if v.Unsettled() {
+			cfg.Report(v)
+		}
+		m := h.look(cfg.Self, v)
+		if group, to, o := first(ctx, cfg, m); m.Priority {
+			h.byPriority.tried(group, to, o)
+		} else if o == Failed {
+			h.pause = failedLooks
 		}
 	}
 }
 
-// first transfers the first group of a move in which the voter is up to date.
-func first(ctx context.Context, cfg Config, m Move) (o Outcome) {
-	for _, group := range m.Groups {
-		if ctx.Err() != nil {
-			return Refused
-		}
-		if o = cfg.Transfer(ctx, group, m); o != Refused {
-			break
+// maxTries bounds the transfers to voters of higher priority that one look tries.
+const maxTries = 64
+
+// first transfers the first group of a move in which a voter of it is up to date, and returns what it has tried last.
+func first(ctx context.Context, cfg Config, m Move) (group uint32, to uint64, o Outcome) {
+	tries := 0
+	for _, group = range m.Groups {
+		for _, to = range m.To {
+			if tries++; ctx.Err() != nil || m.Priority && tries > maxTries {
+				return group, to, Refused
+			}
+			if o = cfg.Transfer(ctx, group, to, m.Priority); o != Refused {
+				return group, to, o
+			}
 		}
 	}
-	return o
+	return group, to, Refused
 }

@@ -18,6 +18,7 @@ func TestRun(t *testing.T) {
 		began := time.Now()
 		outcomes := []Outcome{Refused, Moved, Refused, Failed, Refused, Refused, Refused, Moved}
 		var term uint64
+		reports := 0
 		var calls []string
 		ended := make(chan struct{})
 		go func() {
@@ -29,8 +30,9 @@ func TestRun(t *testing.T) {
 					v.Leaders[1].Term += term
 					return v
 				},
-				Transfer: func(_ context.Context, group uint32, m Move) (o Outcome) {
-					calls = append(calls, fmt.Sprintf("%v: %d to %d", time.Since(began), group, m.To))
+				Report: func(View) { reports++ },
+				Transfer: func(_ context.Context, group uint32, to uint64, _ bool) (o Outcome) {
+					calls = append(calls, fmt.Sprintf("%v: %d to %d", time.Since(began), group, to))
 					if o, outcomes = outcomes[0], outcomes[1:]; o == Moved {
 						term++
 					}
@@ -51,6 +53,9 @@ func TestRun(t *testing.T) {
 		if !slices.Equal(calls, want) {
 			t.Errorf("transfers %q, want %q", calls, want)
 		}
+		if reports != 73 {
+			t.Errorf("%d reports", reports)
+		}
 	})
 }
 
@@ -58,11 +63,11 @@ func TestRun(t *testing.T) {
 func TestRun_ContextDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
-	first(ctx, Config{Transfer: func(context.Context, uint32, Move) Outcome {
+	first(ctx, Config{Transfer: func(context.Context, uint32, uint64, bool) Outcome {
 		calls++
 		cancel()
 		return Refused
-	}}, Move{Groups: []uint32{1, 2}, To: 3})
+	}}, Move{Groups: []uint32{1, 2}, To: []uint64{3}})
 	if calls != 1 {
 		t.Errorf("%d transfers begin, want 1", calls)
 	}

@@ -1,5 +1,5 @@
-// Package spread decides which leaderships a member transfers: those of all groups to the voters of the highest priority, and those of
-// further groups so that they are spread evenly over these.
+// Package spread decides which leaderships a member transfers: those of all groups to voters of higher priority, and those of
+// further groups so that they are spread evenly over the voters of the highest.
 //
 // It is a seam, not an API: only package cluster uses it.
 package spread
@@ -16,63 +16,73 @@ type Leader struct {
 // Voter is a voter as a member sees it.
 type Voter struct {
 	ID       uint64
-	Priority int32 // of its process; unknown while it is not up
-	Up       bool  // alive, and connected to this member in both directions; or this member
+	Priority int32 // of its process
+	// Up: it is alive, and connected to this member in both directions; or it is this member. Nothing else is known of one that is not.
+	Up bool
+	// Reaches has the voters that it is connected to in both directions itself, this member included, as it has reported lately.
+	Reaches []uint64
 }
 
 // View is the leaders of all groups as a member sees them at one moment.
 type View struct {
-	Voters  []Voter  // by ID; none while the groups have different voters, so that nothing may move
+	Voters  []Voter  // of the default group, by ID
+	Same    bool     // the groups have the same voters
 	Leaders []Leader // by number, that of the default group first
 }
 
 // Move is a leadership that a member should transfer.
 type Move struct {
 	Groups   []uint32 // by number: the member leads each, and should transfer one; none: nothing is to be moved by it
-	To       uint64   // the voter that should lead that one
+	To       []uint64 // the voter that should lead that one, the best one first
 	Priority bool     // to a voter of higher priority; else from the member that leads most to the one that leads fewest
 }
 
-// Due returns what self should transfer.
-//
-// A leadership moves to a voter of higher priority, if one is up: to the one of the highest that leads fewest. Of several members that lead and have
-// a lower one the first by ID moves a leadership, and while there are any nothing else moves.
-//
-// Of the members of the highest priority only the one with the most leaderships moves one of a further group, to the one with the fewest, and only if that one has
-// at least two less, and all voters are up. The leadership of the default group counts.
-//
-// So each move lets a voter of higher priority lead or makes the distribution more even, and there is a last one. Of several members with the
-// most, and of several with the fewest, it is the first by ID.
-func (v View) Due(self uint64) Move {
-	counts := make(map[uint64]int, len(v.Voters))
-	for _, l := range v.Leaders {
-		if !slices.ContainsFunc(v.Voters, func(voter Voter) bool { return voter.ID == l.Member && voter.Up }) {
-			return Move{} // an election is due, or what this member sees is old
-		}
-		counts[l.Member]++
-	}
-	preferred := v.preferred()
-	for _, voter := range v.Voters {
-		switch {
-		case counts[voter.ID] == 0 || slices.Contains(preferred, voter.ID):
-		case voter.ID == self:
-			_, fewest := extremes(preferred, counts)
-			return Move{v.ledBy(self, 0), fewest, true}
-		default:
-			return Move{} // that one's
-		}
-	}
-	if slices.ContainsFunc(v.Voters, func(voter Voter) bool { return !voter.Up }) || len(preferred) == 0 {
-		return Move{}
-	}
-	most, fewest := extremes(preferred, counts)
-	if groups := v.ledBy(self, 1); most == self && len(groups) > 0 && counts[most] >= counts[fewest]+2 {
-		return Move{groups, fewest, false}
-	}
-	return Move{}
+// canLead reports whether a voter is up and connected to each other one that is: else one of these would have no leader.
+func (v View) canLead(of Voter) bool {
+	return of.Up && !slices.ContainsFunc(v.Voters, func(other Voter) bool {
+		return other.Up && other.ID != of.ID && !slices.Contains(of.Reaches, other.ID)
+	})
 }
 
-// preferred returns the voters that are up and have the highest priority of these, by ID.
+// counts returns how many groups each member leads.
+func (v View) counts() map[uint64]int {
+	counts := make(map[uint64]int, len(v.Voters))
+	for _, l := range v.Leaders {
+		counts[l.Member]++
+	}
+	return counts
+}
+
+// uneven returns what self should transfer so that the leaders are more even.
+//
+// Of the voters of the highest priority only the one with the most leaderships moves one of a further group, to the one with the fewest, and only if that one has
+// at least two less: then each move makes the distribution more even, and there is a last one. Of several such members, and of several such voters, it is the
+// one with the lowest ID. All voters have to be up. The leadership of the default group counts and does not move.
+func (v View) uneven(self uint64) Move {
+	counts := v.counts()
+	preferred := v.preferred()
+	down := slices.ContainsFunc(v.Voters, func(voter Voter) bool { return !voter.Up })
+	leaderless := slices.ContainsFunc(v.Leaders, func(l Leader) bool { return v.voter(l.Member) == nil })
+	if !v.Same || down || leaderless || len(preferred) == 0 {
+		return Move{}
+	}
+	most, fewest := preferred[0], preferred[0]
+	for _, id := range preferred {
+		if counts[id] > counts[most] {
+			most = id
+		}
+		if counts[id] < counts[fewest] {
+			fewest = id
+		}
+	}
+	groups := v.ledBy(self, 1)
+	if most != self || len(groups) == 0 || counts[most] < counts[fewest]+2 || !v.canLead(*v.voter(fewest)) {
+		return Move{}
+	}
+	return Move{groups, []uint64{fewest}, false}
+}
+
+// preferred returns the voters of the highest priority of those that are up, by ID.
 func (v View) preferred() (ids []uint64) {
 	var highest int32
 	for _, voter := range v.Voters {
@@ -87,6 +97,14 @@ func (v View) preferred() (ids []uint64) {
 	return ids
 }
 
+// voter returns the voter with that ID; nil: there is none.
+func (v View) voter(id uint64) *Voter {
+	if i := slices.IndexFunc(v.Voters, func(voter Voter) bool { return voter.ID == id }); i >= 0 {
+		return &v.Voters[i]
+	}
+	return nil
+}
+
 // ledBy returns the groups from a number on that a member leads.
 func (v View) ledBy(member uint64, from uint32) (groups []uint32) {
 	for _, l := range v.Leaders {
@@ -97,38 +115,46 @@ func (v View) ledBy(member uint64, from uint32) (groups []uint32) {
 	return groups
 }
 
-// extremes returns which of some members, at least one, have the highest and the lowest count: the first of several.
-func extremes(ids []uint64, counts map[uint64]int) (most, fewest uint64) {
-	most, fewest = ids[0], ids[0]
-	for _, id := range ids {
-		if counts[id] > counts[most] {
-			most = id
-		}
-		if counts[id] < counts[fewest] {
-			fewest = id
+// Unsettled reports whether some member may have something to transfer, as far as this one sees, so that the others should know which voters each
+// reaches: priorities differ, or the leaders are not even.
+func (v View) Unsettled() bool {
+	preferred, counts := v.preferred(), v.counts()
+	up := slices.DeleteFunc(slices.Clone(v.Voters), func(voter Voter) bool { return !voter.Up })
+	if len(preferred) < len(up) {
+		return true
+	}
+	for _, a := range preferred {
+		for _, b := range preferred {
+			if counts[a] >= counts[b]+2 {
+				return true
+			}
 		}
 	}
-	return most, fewest
+	return false
 }
 
 func (v View) equal(o View) bool {
-	return slices.Equal(v.Voters, o.Voters) && slices.Equal(v.Leaders, o.Leaders)
+	return v.Same == o.Same && slices.Equal(v.Leaders, o.Leaders) && slices.EqualFunc(v.Voters, o.Voters, func(a, b Voter) bool {
+		return a.ID == b.ID && a.Priority == b.Priority && a.Up == b.Up && slices.Equal(a.Reaches, b.Reaches)
+	})
 }
 
 const (
-	// settledLooks is in how many looks in succession the view has to be the same before a leadership moves. A look is an election
+	// settledLooks is for how many looks in succession what a move depends on has to be the same before a leadership moves. A look is an election
 	// timeout after the last one, and a member that is connected to all others learns of a leader within two. So each member
-	// has seen the last move when one of them makes the next.
+	// has seen the last move that makes the leaders more even when one of them makes the next.
 	settledLooks = 6
-	// failedLooks is for how many looks nothing moves after a transfer that has failed: it has stopped the group for an election timeout.
+	// failedLooks is for how many looks nothing moves to make the leaders more even after a transfer that has failed: it has stopped the group for an election
+	// timeout. For as long nothing moves to a voter of higher priority that has failed so, or has lost a leadership to this member.
 	failedLooks = 60
 )
 
-// hysteresis lets leaderships move one at a time, and only while nothing else changes.
+// hysteresis lets leaderships move one at a time: those that make the leaders more even only while nothing else changes.
 type hysteresis struct {
 	last  View
 	looks int // in succession that have shown last
 	pause int // looks until something may move after a transfer that has failed
+	byPriority
 }
 
 // look takes what a member sees now, and returns what is due.
@@ -138,11 +164,11 @@ func (h *hysteresis) look(self uint64, v View) Move {
 	}
 	h.looks++
 	h.pause = max(0, h.pause-1)
+	if m := h.byPriority.look(self, v); len(m.Groups) > 0 {
+		return m
+	}
 	if h.looks < settledLooks || h.pause > 0 {
 		return Move{}
 	}
-	return v.Due(self)
+	return v.uneven(self)
 }
-
-// failed notes that a transfer has failed.
-func (h *hysteresis) failed() { h.pause = failedLooks }

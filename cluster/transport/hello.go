@@ -116,7 +116,7 @@ func parseHello(body []byte) (*hello, *RefusedError) {
 	h := &hello{
 		Identity: Identity{
 			Group: m.GetGroup(), Member: m.GetMember(), Boot: m.GetBoot(), Name: m.GetName(), Advertise: m.GetAdvertise(),
-			FeatureLevel: m.GetFeatureLevel(), LeaderPriority: m.GetLeaderPriority(), FurtherGroup: m.GetFurtherGroup(),
+			FeatureLevel: m.GetFeatureLevel(), LeaderPriority: max(-wire.MaxLeaderPriority, min(m.GetLeaderPriority(), wire.MaxLeaderPriority)), FurtherGroup: m.GetFurtherGroup(),
 		},
 		key: m.GetKey(), kind: m.GetKind(), to: m.GetTo(), protocol: min(m.GetMaxProtocol(), wire.ProtocolMax),
 		durable:      Durable{m.GetDurableTerm(), m.GetDurableIndex(), m.GetGroups(), m.GetGroupsCreated()},

@@ -71,7 +71,7 @@ func (p *program) agentCommand() *cobra.Command {
 	f.StringSliceVar(&o.cfg.Join, "join", nil, "`addresses` of other members, separated by commas")
 	f.IntVar(&o.cfg.Expect, "expect", 0, "form a new group of this many members, if none exists (default: 1 without --join; with it, form none)")
 	f.IntVar(&o.cfg.Voters, "voters", 3, "how many members of a new group vote: 1, 3, 5 or 7")
-	f.IntVar(&o.cfg.LeaderPriority, "leader-priority", 0, "leave leading to voters with a higher one: -1 for a machine that should not lead")
+	f.IntVar(&o.cfg.LeaderPriority, "leader-priority", 0, "transfer leadership to voters with a higher one: -1 for a machine that should not lead")
 	f.StringVar(&o.cfg.Name, "name", "", "`name` of this member for people (default: the host's name)")
 	f.BoolVar(&o.leave, "leave", false, "leave the group permanently at the end")
 	f.StringVar(&o.http, "http", defaultHTTP, "`address` for probes, metrics, the console and conclave leave; none: do not serve them")

@@ -32,6 +32,8 @@ const (
 	// frame.
 	MaxRequestKind = 64
 	MaxRequest     = 16 << 10
+	// MaxLeaderPriority and its negative bound Hello.leader_priority.
+	MaxLeaderPriority = 100
 	// MaxAttached bounds what a client may ask about in all parts of an Attach, of each kind, as
 	// the machine bounds its queue places and its sessions.
 	MaxAttached = 16_384
@@ -40,6 +42,7 @@ const (
 	maxCalls    = 32_768 // of one submission: the sequence numbers above a floor
 	maxNotices  = 65_536 // of one delivery
 	maxMembers  = 4_096  // of a group, in its configuration
+	maxVoters   = 64     // of a group; the machine accepts less
 	maxFounders = 1_024  // that a process knows of
 	maxChain    = 1_024  // endorsements
 	maxPairs    = 65_536 // of one chunk of a snapshot
@@ -81,7 +84,7 @@ func Bounds() map[string]Bound {
 		"SnapshotHeader.raft": text(MaxChunk), "SnapshotChunk.pairs": many(maxPairs), "Pair.key": text(MaxChunk), "Pair.value": text(MaxChunk),
 
 		"Frame.raft": text(MaxFrame), "Submission.incarnation": id(), "Submission.calls": many(maxCalls), "Call.command": text(MaxFrame),
-		"Membership.members": many(maxMembers), "VouchedMember.key": text(MaxFrame), "VouchedMember.name": text(MaxFrame),
+		"Reach.voters": {8 * maxVoters, maxVoters}, "Membership.members": many(maxMembers), "VouchedMember.key": text(MaxFrame), "VouchedMember.name": text(MaxFrame),
 		"VouchedMember.advertise": text(MaxFrame), "CrashEvidence.processes": many(maxMembers),
 
 		"Attach.awaiting": many(MaxAttached), "Awaiting.session": id(), "Awaiting.semaphore": text(maxName), "Awaiting.job": text(2*maxName + 1),

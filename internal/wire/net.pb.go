@@ -114,7 +114,7 @@ type Hello struct {
 	Groups         []*GroupPosition `protobuf:"bytes,26,rep,name=groups,proto3" json:"groups,omitempty"`
 	GroupsCreated  uint32           `protobuf:"varint,27,opt,name=groups_created,json=groupsCreated,proto3" json:"groups_created,omitempty"`
 	FurtherGroup   uint32           `protobuf:"varint,28,opt,name=further_group,json=furtherGroup,proto3" json:"further_group,omitempty"`         // of a client: the number of the group that the connection is for; 0: the default group
-	LeaderPriority int32            `protobuf:"zigzag32,29,opt,name=leader_priority,json=leaderPriority,proto3" json:"leader_priority,omitempty"` // of a member: see Config.LeaderPriority
+	LeaderPriority int32            `protobuf:"zigzag32,29,opt,name=leader_priority,json=leaderPriority,proto3" json:"leader_priority,omitempty"` // of a member, -100 to 100: see Config.LeaderPriority
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }

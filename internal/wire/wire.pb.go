@@ -487,7 +487,7 @@ func (x Quiet_Step) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Quiet_Step.Descriptor instead.
 func (Quiet_Step) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{5, 0}
 }
 
 type KeyOp_Kind int32
@@ -560,7 +560,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -787,6 +787,7 @@ type Frame struct {
 	//	*Frame_Membership
 	//	*Frame_CrashEvidence
 	//	*Frame_Quiet
+	//	*Frame_Reach
 	Body isFrame_Body `protobuf_oneof:"body"`
 	// From feature level 11 on: the number of the group that the frame belongs to; 0: the default group.
 	Group         uint32 `protobuf:"varint,7,opt,name=group,proto3" json:"group,omitempty"`
@@ -894,6 +895,15 @@ func (x *Frame) GetQuiet() *Quiet {
 	return nil
 }
 
+func (x *Frame) GetReach() *Reach {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_Reach); ok {
+			return x.Reach
+		}
+	}
+	return nil
+}
+
 func (x *Frame) GetGroup() uint32 {
 	if x != nil {
 		return x.Group
@@ -933,6 +943,10 @@ type Frame_Quiet struct {
 	Quiet *Quiet `protobuf:"bytes,8,opt,name=quiet,proto3,oneof"` // of a further group
 }
 
+type Frame_Reach struct {
+	Reach *Reach `protobuf:"bytes,9,opt,name=reach,proto3,oneof"` // an older build ignores it
+}
+
 func (*Frame_Raft) isFrame_Body() {}
 
 func (*Frame_Submission) isFrame_Body() {}
@@ -947,6 +961,53 @@ func (*Frame_CrashEvidence) isFrame_Body() {}
 
 func (*Frame_Quiet) isFrame_Body() {}
 
+func (*Frame_Reach) isFrame_Body() {}
+
+// Reach is which voters the sender is connected to in both directions, itself included. A later one takes its place.
+type Reach struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Voters        []uint64               `protobuf:"fixed64,1,rep,packed,name=voters,proto3" json:"voters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reach) Reset() {
+	*x = Reach{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reach) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reach) ProtoMessage() {}
+
+func (x *Reach) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reach.ProtoReflect.Descriptor instead.
+func (*Reach) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Reach) GetVoters() []uint64 {
+	if x != nil {
+		return x.Voters
+	}
+	return nil
+}
+
 // Quiet is between the members of a further group that has nothing to do.
 type Quiet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -960,7 +1021,7 @@ type Quiet struct {
 
 func (x *Quiet) Reset() {
 	*x = Quiet{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1033,7 @@ func (x *Quiet) String() string {
 func (*Quiet) ProtoMessage() {}
 
 func (x *Quiet) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1046,7 @@ func (x *Quiet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quiet.ProtoReflect.Descriptor instead.
 func (*Quiet) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Quiet) GetStep() Quiet_Step {
@@ -1027,7 +1088,7 @@ type CrashEvidence struct {
 
 func (x *CrashEvidence) Reset() {
 	*x = CrashEvidence{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1100,7 @@ func (x *CrashEvidence) String() string {
 func (*CrashEvidence) ProtoMessage() {}
 
 func (x *CrashEvidence) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1113,7 @@ func (x *CrashEvidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CrashEvidence.ProtoReflect.Descriptor instead.
 func (*CrashEvidence) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{5}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CrashEvidence) GetProcesses() []*CrashedProcess {
@@ -1072,7 +1133,7 @@ type CrashedProcess struct {
 
 func (x *CrashedProcess) Reset() {
 	*x = CrashedProcess{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1145,7 @@ func (x *CrashedProcess) String() string {
 func (*CrashedProcess) ProtoMessage() {}
 
 func (x *CrashedProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1158,7 @@ func (x *CrashedProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CrashedProcess.ProtoReflect.Descriptor instead.
 func (*CrashedProcess) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{6}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CrashedProcess) GetMember() uint64 {
@@ -1126,7 +1187,7 @@ type Membership struct {
 
 func (x *Membership) Reset() {
 	*x = Membership{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1199,7 @@ func (x *Membership) String() string {
 func (*Membership) ProtoMessage() {}
 
 func (x *Membership) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1212,7 @@ func (x *Membership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Membership.ProtoReflect.Descriptor instead.
 func (*Membership) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{7}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Membership) GetIndex() uint64 {
@@ -1180,7 +1241,7 @@ type VouchedMember struct {
 
 func (x *VouchedMember) Reset() {
 	*x = VouchedMember{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1253,7 @@ func (x *VouchedMember) String() string {
 func (*VouchedMember) ProtoMessage() {}
 
 func (x *VouchedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1266,7 @@ func (x *VouchedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchedMember.ProtoReflect.Descriptor instead.
 func (*VouchedMember) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *VouchedMember) GetMember() uint64 {
@@ -1247,7 +1308,7 @@ type Digest struct {
 
 func (x *Digest) Reset() {
 	*x = Digest{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1320,7 @@ func (x *Digest) String() string {
 func (*Digest) ProtoMessage() {}
 
 func (x *Digest) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1333,7 @@ func (x *Digest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Digest.ProtoReflect.Descriptor instead.
 func (*Digest) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Digest) GetIndex() uint64 {
@@ -1302,7 +1363,7 @@ type LeadershipTransfer struct {
 
 func (x *LeadershipTransfer) Reset() {
 	*x = LeadershipTransfer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1375,7 @@ func (x *LeadershipTransfer) String() string {
 func (*LeadershipTransfer) ProtoMessage() {}
 
 func (x *LeadershipTransfer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1388,7 @@ func (x *LeadershipTransfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeadershipTransfer.ProtoReflect.Descriptor instead.
 func (*LeadershipTransfer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LeadershipTransfer) GetTo() uint64 {
@@ -1369,7 +1430,7 @@ type ClientFrame struct {
 
 func (x *ClientFrame) Reset() {
 	*x = ClientFrame{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1442,7 @@ func (x *ClientFrame) String() string {
 func (*ClientFrame) ProtoMessage() {}
 
 func (x *ClientFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1455,7 @@ func (x *ClientFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientFrame.ProtoReflect.Descriptor instead.
 func (*ClientFrame) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ClientFrame) GetBody() isClientFrame_Body {
@@ -1498,7 +1559,7 @@ type Attach struct {
 
 func (x *Attach) Reset() {
 	*x = Attach{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1571,7 @@ func (x *Attach) String() string {
 func (*Attach) ProtoMessage() {}
 
 func (x *Attach) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1584,7 @@ func (x *Attach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attach.ProtoReflect.Descriptor instead.
 func (*Attach) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Attach) GetApplied() uint64 {
@@ -1574,7 +1635,7 @@ type Awaiting struct {
 
 func (x *Awaiting) Reset() {
 	*x = Awaiting{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1647,7 @@ func (x *Awaiting) String() string {
 func (*Awaiting) ProtoMessage() {}
 
 func (x *Awaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1660,7 @@ func (x *Awaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Awaiting.ProtoReflect.Descriptor instead.
 func (*Awaiting) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Awaiting) GetSeq() uint64 {
@@ -1644,7 +1705,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +1717,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +1730,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Request) GetId() uint64 {
@@ -1718,7 +1779,7 @@ type MemberFrame struct {
 
 func (x *MemberFrame) Reset() {
 	*x = MemberFrame{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1791,7 @@ func (x *MemberFrame) String() string {
 func (*MemberFrame) ProtoMessage() {}
 
 func (x *MemberFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1804,7 @@ func (x *MemberFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberFrame.ProtoReflect.Descriptor instead.
 func (*MemberFrame) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MemberFrame) GetBody() isMemberFrame_Body {
@@ -1866,7 +1927,7 @@ type Attached struct {
 
 func (x *Attached) Reset() {
 	*x = Attached{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1939,7 @@ func (x *Attached) String() string {
 func (*Attached) ProtoMessage() {}
 
 func (x *Attached) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +1952,7 @@ func (x *Attached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attached.ProtoReflect.Descriptor instead.
 func (*Attached) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Attached) GetApplied() uint64 {
@@ -1970,7 +2031,7 @@ type GroupView struct {
 
 func (x *GroupView) Reset() {
 	*x = GroupView{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +2043,7 @@ func (x *GroupView) String() string {
 func (*GroupView) ProtoMessage() {}
 
 func (x *GroupView) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +2056,7 @@ func (x *GroupView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupView.ProtoReflect.Descriptor instead.
 func (*GroupView) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GroupView) GetMembers() []string {
@@ -2030,7 +2091,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2103,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2116,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Delivery) GetApplied() uint64 {
@@ -2086,7 +2147,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2159,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2172,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Notice) GetBody() isNotice_Body {
@@ -2181,7 +2242,7 @@ type DeliveredOutcome struct {
 
 func (x *DeliveredOutcome) Reset() {
 	*x = DeliveredOutcome{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2193,7 +2254,7 @@ func (x *DeliveredOutcome) String() string {
 func (*DeliveredOutcome) ProtoMessage() {}
 
 func (x *DeliveredOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2206,7 +2267,7 @@ func (x *DeliveredOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliveredOutcome.ProtoReflect.Descriptor instead.
 func (*DeliveredOutcome) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeliveredOutcome) GetSeq() uint64 {
@@ -2240,7 +2301,7 @@ type EndedSession struct {
 
 func (x *EndedSession) Reset() {
 	*x = EndedSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2313,7 @@ func (x *EndedSession) String() string {
 func (*EndedSession) ProtoMessage() {}
 
 func (x *EndedSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2326,7 @@ func (x *EndedSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedSession.ProtoReflect.Descriptor instead.
 func (*EndedSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EndedSession) GetSession() []byte {
@@ -2295,7 +2356,7 @@ type DeliveredRecall struct {
 
 func (x *DeliveredRecall) Reset() {
 	*x = DeliveredRecall{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2368,7 @@ func (x *DeliveredRecall) String() string {
 func (*DeliveredRecall) ProtoMessage() {}
 
 func (x *DeliveredRecall) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2381,7 @@ func (x *DeliveredRecall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliveredRecall.ProtoReflect.Descriptor instead.
 func (*DeliveredRecall) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DeliveredRecall) GetSession() []byte {
@@ -2370,7 +2431,7 @@ type Renewed struct {
 
 func (x *Renewed) Reset() {
 	*x = Renewed{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2443,7 @@ func (x *Renewed) String() string {
 func (*Renewed) ProtoMessage() {}
 
 func (x *Renewed) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2456,7 @@ func (x *Renewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
 func (*Renewed) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Renewed) GetNumber() uint64 {
@@ -2440,7 +2501,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2513,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2526,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Answer) GetId() uint64 {
@@ -2556,7 +2617,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2629,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2642,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Command) GetOp() isCommand_Op {
@@ -3251,7 +3312,7 @@ type Register struct {
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3324,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3337,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Register) GetMember() uint64 {
@@ -3381,7 +3442,7 @@ type RegisterClient struct {
 
 func (x *RegisterClient) Reset() {
 	*x = RegisterClient{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3393,7 +3454,7 @@ func (x *RegisterClient) String() string {
 func (*RegisterClient) ProtoMessage() {}
 
 func (x *RegisterClient) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3406,7 +3467,7 @@ func (x *RegisterClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterClient.ProtoReflect.Descriptor instead.
 func (*RegisterClient) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RegisterClient) GetKey() []byte {
@@ -3441,7 +3502,7 @@ type RenewClients struct {
 
 func (x *RenewClients) Reset() {
 	*x = RenewClients{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3453,7 +3514,7 @@ func (x *RenewClients) String() string {
 func (*RenewClients) ProtoMessage() {}
 
 func (x *RenewClients) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3466,7 +3527,7 @@ func (x *RenewClients) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewClients.ProtoReflect.Descriptor instead.
 func (*RenewClients) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RenewClients) GetIncarnations() [][]byte {
@@ -3485,7 +3546,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3497,7 +3558,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3510,7 +3571,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
 }
 
 // Deregister ends the incarnation. Its sessions are closed as by a graceful
@@ -3523,7 +3584,7 @@ type Deregister struct {
 
 func (x *Deregister) Reset() {
 	*x = Deregister{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3535,7 +3596,7 @@ func (x *Deregister) String() string {
 func (*Deregister) ProtoMessage() {}
 
 func (x *Deregister) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3548,7 +3609,7 @@ func (x *Deregister) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deregister.ProtoReflect.Descriptor instead.
 func (*Deregister) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
 }
 
 // RemoveMember removes a member from the group: all its sessions end, and the member
@@ -3564,7 +3625,7 @@ type RemoveMember struct {
 
 func (x *RemoveMember) Reset() {
 	*x = RemoveMember{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3576,7 +3637,7 @@ func (x *RemoveMember) String() string {
 func (*RemoveMember) ProtoMessage() {}
 
 func (x *RemoveMember) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3589,7 +3650,7 @@ func (x *RemoveMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMember.ProtoReflect.Descriptor instead.
 func (*RemoveMember) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RemoveMember) GetVoters() []uint64 {
@@ -3621,7 +3682,7 @@ type AdmitMember struct {
 
 func (x *AdmitMember) Reset() {
 	*x = AdmitMember{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3633,7 +3694,7 @@ func (x *AdmitMember) String() string {
 func (*AdmitMember) ProtoMessage() {}
 
 func (x *AdmitMember) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3646,7 +3707,7 @@ func (x *AdmitMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitMember.ProtoReflect.Descriptor instead.
 func (*AdmitMember) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AdmitMember) GetMember() uint64 {
@@ -3696,7 +3757,7 @@ type SetGroupConfig struct {
 
 func (x *SetGroupConfig) Reset() {
 	*x = SetGroupConfig{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3708,7 +3769,7 @@ func (x *SetGroupConfig) String() string {
 func (*SetGroupConfig) ProtoMessage() {}
 
 func (x *SetGroupConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3721,7 +3782,7 @@ func (x *SetGroupConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGroupConfig.ProtoReflect.Descriptor instead.
 func (*SetGroupConfig) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetGroupConfig) GetVoters() uint32 {
@@ -3757,7 +3818,7 @@ type RaiseLevel struct {
 
 func (x *RaiseLevel) Reset() {
 	*x = RaiseLevel{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +3830,7 @@ func (x *RaiseLevel) String() string {
 func (*RaiseLevel) ProtoMessage() {}
 
 func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +3843,7 @@ func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
 func (*RaiseLevel) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RaiseLevel) GetLevel() uint32 {
@@ -3819,7 +3880,7 @@ type CreateGroup struct {
 
 func (x *CreateGroup) Reset() {
 	*x = CreateGroup{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3831,7 +3892,7 @@ func (x *CreateGroup) String() string {
 func (*CreateGroup) ProtoMessage() {}
 
 func (x *CreateGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3844,7 +3905,7 @@ func (x *CreateGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroup.ProtoReflect.Descriptor instead.
 func (*CreateGroup) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreateGroup) GetName() string {
@@ -3879,7 +3940,7 @@ type DropGroup struct {
 
 func (x *DropGroup) Reset() {
 	*x = DropGroup{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +3952,7 @@ func (x *DropGroup) String() string {
 func (*DropGroup) ProtoMessage() {}
 
 func (x *DropGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +3965,7 @@ func (x *DropGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropGroup.ProtoReflect.Descriptor instead.
 func (*DropGroup) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DropGroup) GetNumber() uint32 {
@@ -3936,7 +3997,7 @@ type FollowMembers struct {
 
 func (x *FollowMembers) Reset() {
 	*x = FollowMembers{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4009,7 @@ func (x *FollowMembers) String() string {
 func (*FollowMembers) ProtoMessage() {}
 
 func (x *FollowMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4022,7 @@ func (x *FollowMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowMembers.ProtoReflect.Descriptor instead.
 func (*FollowMembers) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FollowMembers) GetIndex() uint64 {
@@ -4013,7 +4074,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4025,7 +4086,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4038,7 +4099,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GroupMember) GetMember() uint64 {
@@ -4094,7 +4155,7 @@ type SealGroup struct {
 
 func (x *SealGroup) Reset() {
 	*x = SealGroup{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4106,7 +4167,7 @@ func (x *SealGroup) String() string {
 func (*SealGroup) ProtoMessage() {}
 
 func (x *SealGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4119,7 +4180,7 @@ func (x *SealGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealGroup.ProtoReflect.Descriptor instead.
 func (*SealGroup) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SealGroup) GetForce() bool {
@@ -4143,7 +4204,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4155,7 +4216,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4168,7 +4229,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *OpenSession) GetId() []byte {
@@ -4224,7 +4285,7 @@ type CreateSession struct {
 
 func (x *CreateSession) Reset() {
 	*x = CreateSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4297,7 @@ func (x *CreateSession) String() string {
 func (*CreateSession) ProtoMessage() {}
 
 func (x *CreateSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4310,7 @@ func (x *CreateSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSession.ProtoReflect.Descriptor instead.
 func (*CreateSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CreateSession) GetSession() *OpenSession {
@@ -4269,7 +4330,7 @@ type RenewSession struct {
 
 func (x *RenewSession) Reset() {
 	*x = RenewSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4281,7 +4342,7 @@ func (x *RenewSession) String() string {
 func (*RenewSession) ProtoMessage() {}
 
 func (x *RenewSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +4355,7 @@ func (x *RenewSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewSession.ProtoReflect.Descriptor instead.
 func (*RenewSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RenewSession) GetId() []byte {
@@ -4314,7 +4375,7 @@ type AttachSession struct {
 
 func (x *AttachSession) Reset() {
 	*x = AttachSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4326,7 +4387,7 @@ func (x *AttachSession) String() string {
 func (*AttachSession) ProtoMessage() {}
 
 func (x *AttachSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4339,7 +4400,7 @@ func (x *AttachSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSession.ProtoReflect.Descriptor instead.
 func (*AttachSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AttachSession) GetId() []byte {
@@ -4364,7 +4425,7 @@ type SetCheck struct {
 
 func (x *SetCheck) Reset() {
 	*x = SetCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4376,7 +4437,7 @@ func (x *SetCheck) String() string {
 func (*SetCheck) ProtoMessage() {}
 
 func (x *SetCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4389,7 +4450,7 @@ func (x *SetCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCheck.ProtoReflect.Descriptor instead.
 func (*SetCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SetCheck) GetName() string {
@@ -4436,7 +4497,7 @@ type DropCheck struct {
 
 func (x *DropCheck) Reset() {
 	*x = DropCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4448,7 +4509,7 @@ func (x *DropCheck) String() string {
 func (*DropCheck) ProtoMessage() {}
 
 func (x *DropCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4461,7 +4522,7 @@ func (x *DropCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropCheck.ProtoReflect.Descriptor instead.
 func (*DropCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DropCheck) GetName() string {
@@ -4485,7 +4546,7 @@ type ReportGossip struct {
 
 func (x *ReportGossip) Reset() {
 	*x = ReportGossip{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4497,7 +4558,7 @@ func (x *ReportGossip) String() string {
 func (*ReportGossip) ProtoMessage() {}
 
 func (x *ReportGossip) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4510,7 +4571,7 @@ func (x *ReportGossip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportGossip.ProtoReflect.Descriptor instead.
 func (*ReportGossip) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReportGossip) GetMember() uint64 {
@@ -4556,7 +4617,7 @@ type ReportProcess struct {
 
 func (x *ReportProcess) Reset() {
 	*x = ReportProcess{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4568,7 +4629,7 @@ func (x *ReportProcess) String() string {
 func (*ReportProcess) ProtoMessage() {}
 
 func (x *ReportProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4581,7 +4642,7 @@ func (x *ReportProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProcess.ProtoReflect.Descriptor instead.
 func (*ReportProcess) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReportProcess) GetMember() uint64 {
@@ -4622,7 +4683,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4634,7 +4695,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4647,7 +4708,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CloseSession) GetId() []byte {
@@ -4696,7 +4757,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4708,7 +4769,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4721,7 +4782,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Lock) GetName() string {
@@ -4843,7 +4904,7 @@ type Refill struct {
 
 func (x *Refill) Reset() {
 	*x = Refill{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4855,7 +4916,7 @@ func (x *Refill) String() string {
 func (*Refill) ProtoMessage() {}
 
 func (x *Refill) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4868,7 +4929,7 @@ func (x *Refill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refill.ProtoReflect.Descriptor instead.
 func (*Refill) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Refill) GetName() string {
@@ -4921,7 +4982,7 @@ type Unlock struct {
 
 func (x *Unlock) Reset() {
 	*x = Unlock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4933,7 +4994,7 @@ func (x *Unlock) String() string {
 func (*Unlock) ProtoMessage() {}
 
 func (x *Unlock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4946,7 +5007,7 @@ func (x *Unlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unlock.ProtoReflect.Descriptor instead.
 func (*Unlock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Unlock) GetName() string {
@@ -5012,7 +5073,7 @@ type Downgrade struct {
 
 func (x *Downgrade) Reset() {
 	*x = Downgrade{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5024,7 +5085,7 @@ func (x *Downgrade) String() string {
 func (*Downgrade) ProtoMessage() {}
 
 func (x *Downgrade) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5037,7 +5098,7 @@ func (x *Downgrade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Downgrade.ProtoReflect.Descriptor instead.
 func (*Downgrade) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Downgrade) GetName() string {
@@ -5092,7 +5153,7 @@ type Extend struct {
 
 func (x *Extend) Reset() {
 	*x = Extend{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5104,7 +5165,7 @@ func (x *Extend) String() string {
 func (*Extend) ProtoMessage() {}
 
 func (x *Extend) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5117,7 +5178,7 @@ func (x *Extend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extend.ProtoReflect.Descriptor instead.
 func (*Extend) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Extend) GetSpace() Space {
@@ -5195,7 +5256,7 @@ type LockSet struct {
 
 func (x *LockSet) Reset() {
 	*x = LockSet{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5207,7 +5268,7 @@ func (x *LockSet) String() string {
 func (*LockSet) ProtoMessage() {}
 
 func (x *LockSet) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5220,7 +5281,7 @@ func (x *LockSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockSet.ProtoReflect.Descriptor instead.
 func (*LockSet) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LockSet) GetSession() []byte {
@@ -5291,7 +5352,7 @@ type UnlockSet struct {
 
 func (x *UnlockSet) Reset() {
 	*x = UnlockSet{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5303,7 +5364,7 @@ func (x *UnlockSet) String() string {
 func (*UnlockSet) ProtoMessage() {}
 
 func (x *UnlockSet) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5316,7 +5377,7 @@ func (x *UnlockSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockSet.ProtoReflect.Descriptor instead.
 func (*UnlockSet) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *UnlockSet) GetSession() []byte {
@@ -5358,7 +5419,7 @@ type RunJob struct {
 
 func (x *RunJob) Reset() {
 	*x = RunJob{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5370,7 +5431,7 @@ func (x *RunJob) String() string {
 func (*RunJob) ProtoMessage() {}
 
 func (x *RunJob) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5383,7 +5444,7 @@ func (x *RunJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunJob.ProtoReflect.Descriptor instead.
 func (*RunJob) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RunJob) GetJob() string {
@@ -5452,7 +5513,7 @@ type EndRun struct {
 
 func (x *EndRun) Reset() {
 	*x = EndRun{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5464,7 +5525,7 @@ func (x *EndRun) String() string {
 func (*EndRun) ProtoMessage() {}
 
 func (x *EndRun) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5477,7 +5538,7 @@ func (x *EndRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndRun.ProtoReflect.Descriptor instead.
 func (*EndRun) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *EndRun) GetJob() string {
@@ -5547,7 +5608,7 @@ type DeleteJob struct {
 
 func (x *DeleteJob) Reset() {
 	*x = DeleteJob{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5559,7 +5620,7 @@ func (x *DeleteJob) String() string {
 func (*DeleteJob) ProtoMessage() {}
 
 func (x *DeleteJob) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5572,7 +5633,7 @@ func (x *DeleteJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJob.ProtoReflect.Descriptor instead.
 func (*DeleteJob) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DeleteJob) GetJob() string {
@@ -5597,7 +5658,7 @@ type JoinShards struct {
 
 func (x *JoinShards) Reset() {
 	*x = JoinShards{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5609,7 +5670,7 @@ func (x *JoinShards) String() string {
 func (*JoinShards) ProtoMessage() {}
 
 func (x *JoinShards) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5622,7 +5683,7 @@ func (x *JoinShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinShards.ProtoReflect.Descriptor instead.
 func (*JoinShards) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *JoinShards) GetSet() string {
@@ -5679,7 +5740,7 @@ type LeaveShards struct {
 
 func (x *LeaveShards) Reset() {
 	*x = LeaveShards{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5691,7 +5752,7 @@ func (x *LeaveShards) String() string {
 func (*LeaveShards) ProtoMessage() {}
 
 func (x *LeaveShards) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5704,7 +5765,7 @@ func (x *LeaveShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveShards.ProtoReflect.Descriptor instead.
 func (*LeaveShards) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LeaveShards) GetSet() string {
@@ -5744,7 +5805,7 @@ type ReleaseShards struct {
 
 func (x *ReleaseShards) Reset() {
 	*x = ReleaseShards{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5756,7 +5817,7 @@ func (x *ReleaseShards) String() string {
 func (*ReleaseShards) ProtoMessage() {}
 
 func (x *ReleaseShards) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5769,7 +5830,7 @@ func (x *ReleaseShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseShards.ProtoReflect.Descriptor instead.
 func (*ReleaseShards) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ReleaseShards) GetSet() string {
@@ -5825,7 +5886,7 @@ type ResizeShards struct {
 
 func (x *ResizeShards) Reset() {
 	*x = ResizeShards{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5837,7 +5898,7 @@ func (x *ResizeShards) String() string {
 func (*ResizeShards) ProtoMessage() {}
 
 func (x *ResizeShards) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5850,7 +5911,7 @@ func (x *ResizeShards) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeShards.ProtoReflect.Descriptor instead.
 func (*ResizeShards) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ResizeShards) GetSet() string {
@@ -5881,7 +5942,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5893,7 +5954,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5906,7 +5967,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Proclaim) GetName() string {
@@ -5959,7 +6020,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5971,7 +6032,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5984,7 +6045,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Acquire) GetName() string {
@@ -6042,7 +6103,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6054,7 +6115,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6067,7 +6128,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Release) GetName() string {
@@ -6108,7 +6169,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6120,7 +6181,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[66]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6133,7 +6194,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{66}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Resize) GetName() string {
@@ -6160,7 +6221,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6172,7 +6233,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[67]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6185,7 +6246,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{67}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -6210,7 +6271,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6222,7 +6283,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[68]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6235,7 +6296,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{68}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -6300,7 +6361,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6312,7 +6373,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[69]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6325,7 +6386,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{69}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -6376,7 +6437,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6388,7 +6449,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[70]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6401,7 +6462,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{70}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Reply) GetCode() Code {
@@ -6576,7 +6637,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6588,7 +6649,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[71]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6601,7 +6662,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{71}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Run) GetResult() RunResult {
@@ -6681,7 +6742,7 @@ type SetReply struct {
 
 func (x *SetReply) Reset() {
 	*x = SetReply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6693,7 +6754,7 @@ func (x *SetReply) String() string {
 func (*SetReply) ProtoMessage() {}
 
 func (x *SetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[72]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6706,7 +6767,7 @@ func (x *SetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
 func (*SetReply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{72}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SetReply) GetFences() []uint64 {
@@ -6742,7 +6803,7 @@ type Taken struct {
 
 func (x *Taken) Reset() {
 	*x = Taken{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6754,7 +6815,7 @@ func (x *Taken) String() string {
 func (*Taken) ProtoMessage() {}
 
 func (x *Taken) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[73]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6767,7 +6828,7 @@ func (x *Taken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Taken.ProtoReflect.Descriptor instead.
 func (*Taken) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{73}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Taken) GetName() uint32 {
@@ -6802,7 +6863,7 @@ type Cycle struct {
 
 func (x *Cycle) Reset() {
 	*x = Cycle{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6814,7 +6875,7 @@ func (x *Cycle) String() string {
 func (*Cycle) ProtoMessage() {}
 
 func (x *Cycle) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[74]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6827,7 +6888,7 @@ func (x *Cycle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cycle.ProtoReflect.Descriptor instead.
 func (*Cycle) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{74}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Cycle) GetLength() uint32 {
@@ -6858,7 +6919,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6870,7 +6931,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[75]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6883,7 +6944,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{75}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Wait) GetName() string {
@@ -6937,7 +6998,7 @@ type LockOwner struct {
 
 func (x *LockOwner) Reset() {
 	*x = LockOwner{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6949,7 +7010,7 @@ func (x *LockOwner) String() string {
 func (*LockOwner) ProtoMessage() {}
 
 func (x *LockOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[76]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6962,7 +7023,7 @@ func (x *LockOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockOwner.ProtoReflect.Descriptor instead.
 func (*LockOwner) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{76}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *LockOwner) GetSession() []byte {
@@ -7068,7 +7129,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7080,7 +7141,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[77]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7093,7 +7154,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{77}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -7133,7 +7194,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7145,7 +7206,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[78]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7158,7 +7219,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{78}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -7219,7 +7280,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7231,7 +7292,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[79]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7244,7 +7305,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{79}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -7316,7 +7377,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7328,7 +7389,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[80]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7341,7 +7402,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{80}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -7469,7 +7530,7 @@ type Following struct {
 
 func (x *Following) Reset() {
 	*x = Following{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7481,7 +7542,7 @@ func (x *Following) String() string {
 func (*Following) ProtoMessage() {}
 
 func (x *Following) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[81]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7494,7 +7555,7 @@ func (x *Following) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Following.ProtoReflect.Descriptor instead.
 func (*Following) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{81}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Following) GetGroup() uint32 {
@@ -7544,7 +7605,7 @@ type GroupState struct {
 
 func (x *GroupState) Reset() {
 	*x = GroupState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7556,7 +7617,7 @@ func (x *GroupState) String() string {
 func (*GroupState) ProtoMessage() {}
 
 func (x *GroupState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[82]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7569,7 +7630,7 @@ func (x *GroupState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupState.ProtoReflect.Descriptor instead.
 func (*GroupState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{82}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *GroupState) GetName() string {
@@ -7656,7 +7717,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7668,7 +7729,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[83]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7681,7 +7742,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{83}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -7787,7 +7848,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7799,7 +7860,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[84]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7812,7 +7873,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{84}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -7858,7 +7919,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7870,7 +7931,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[85]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7883,7 +7944,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{85}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -7946,7 +8007,7 @@ type EndedClientState struct {
 
 func (x *EndedClientState) Reset() {
 	*x = EndedClientState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7958,7 +8019,7 @@ func (x *EndedClientState) String() string {
 func (*EndedClientState) ProtoMessage() {}
 
 func (x *EndedClientState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[86]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7971,7 +8032,7 @@ func (x *EndedClientState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedClientState.ProtoReflect.Descriptor instead.
 func (*EndedClientState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{86}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *EndedClientState) GetUntil() int64 {
@@ -8004,7 +8065,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8016,7 +8077,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[87]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8029,7 +8090,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{87}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SessionState) GetName() string {
@@ -8159,7 +8220,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8171,7 +8232,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[88]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8184,7 +8245,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{88}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -8299,7 +8360,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8311,7 +8372,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[89]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8324,7 +8385,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{89}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ShareState) GetSession() []byte {
@@ -8421,7 +8482,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8433,7 +8494,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[90]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8446,7 +8507,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{90}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -8481,7 +8542,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8493,7 +8554,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[91]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8506,7 +8567,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{91}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -8576,7 +8637,7 @@ type SlotState struct {
 
 func (x *SlotState) Reset() {
 	*x = SlotState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8588,7 +8649,7 @@ func (x *SlotState) String() string {
 func (*SlotState) ProtoMessage() {}
 
 func (x *SlotState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[92]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8601,7 +8662,7 @@ func (x *SlotState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotState.ProtoReflect.Descriptor instead.
 func (*SlotState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{92}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SlotState) GetSession() string {
@@ -8641,7 +8702,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8653,7 +8714,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[93]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8666,7 +8727,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{93}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -8779,7 +8840,7 @@ type JobState struct {
 
 func (x *JobState) Reset() {
 	*x = JobState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8791,7 +8852,7 @@ func (x *JobState) String() string {
 func (*JobState) ProtoMessage() {}
 
 func (x *JobState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[94]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8804,7 +8865,7 @@ func (x *JobState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobState.ProtoReflect.Descriptor instead.
 func (*JobState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{94}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *JobState) GetForgets() bool {
@@ -8848,7 +8909,7 @@ type RunState struct {
 
 func (x *RunState) Reset() {
 	*x = RunState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[95]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8860,7 +8921,7 @@ func (x *RunState) String() string {
 func (*RunState) ProtoMessage() {}
 
 func (x *RunState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[95]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8873,7 +8934,7 @@ func (x *RunState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunState.ProtoReflect.Descriptor instead.
 func (*RunState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{95}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RunState) GetResult() RunResult {
@@ -8966,7 +9027,7 @@ type ShardSetState struct {
 
 func (x *ShardSetState) Reset() {
 	*x = ShardSetState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[96]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8978,7 +9039,7 @@ func (x *ShardSetState) String() string {
 func (*ShardSetState) ProtoMessage() {}
 
 func (x *ShardSetState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[96]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8991,7 +9052,7 @@ func (x *ShardSetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardSetState.ProtoReflect.Descriptor instead.
 func (*ShardSetState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{96}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ShardSetState) GetCount() uint32 {
@@ -9043,7 +9104,7 @@ type ShardWorkerState struct {
 
 func (x *ShardWorkerState) Reset() {
 	*x = ShardWorkerState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[97]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9055,7 +9116,7 @@ func (x *ShardWorkerState) String() string {
 func (*ShardWorkerState) ProtoMessage() {}
 
 func (x *ShardWorkerState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[97]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9068,7 +9129,7 @@ func (x *ShardWorkerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardWorkerState.ProtoReflect.Descriptor instead.
 func (*ShardWorkerState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{97}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ShardWorkerState) GetSession() []byte {
@@ -9168,7 +9229,7 @@ type ShardState struct {
 
 func (x *ShardState) Reset() {
 	*x = ShardState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[98]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9180,7 +9241,7 @@ func (x *ShardState) String() string {
 func (*ShardState) ProtoMessage() {}
 
 func (x *ShardState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[98]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9193,7 +9254,7 @@ func (x *ShardState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardState.ProtoReflect.Descriptor instead.
 func (*ShardState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{98}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ShardState) GetWorker() uint64 {
@@ -9244,7 +9305,7 @@ type SetState struct {
 
 func (x *SetState) Reset() {
 	*x = SetState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[99]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9256,7 +9317,7 @@ func (x *SetState) String() string {
 func (*SetState) ProtoMessage() {}
 
 func (x *SetState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[99]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9269,7 +9330,7 @@ func (x *SetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetState.ProtoReflect.Descriptor instead.
 func (*SetState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{99}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SetState) GetSession() []byte {
@@ -9368,7 +9429,7 @@ type SetWaiterState struct {
 
 func (x *SetWaiterState) Reset() {
 	*x = SetWaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[100]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9380,7 +9441,7 @@ func (x *SetWaiterState) String() string {
 func (*SetWaiterState) ProtoMessage() {}
 
 func (x *SetWaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[100]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9393,7 +9454,7 @@ func (x *SetWaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWaiterState.ProtoReflect.Descriptor instead.
 func (*SetWaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{100}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SetWaiterState) GetSession() []byte {
@@ -9476,7 +9537,7 @@ type PassedState struct {
 
 func (x *PassedState) Reset() {
 	*x = PassedState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[101]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9488,7 +9549,7 @@ func (x *PassedState) String() string {
 func (*PassedState) ProtoMessage() {}
 
 func (x *PassedState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[101]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9501,7 +9562,7 @@ func (x *PassedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassedState.ProtoReflect.Descriptor instead.
 func (*PassedState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{101}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *PassedState) GetTimes() uint32 {
@@ -9526,7 +9587,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[102]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9538,7 +9599,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[102]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9551,7 +9612,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{102}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -9612,7 +9673,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[103]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9624,7 +9685,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[103]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9637,7 +9698,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{103}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -9667,7 +9728,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\aapplied\x18\x06 \x01(\x04R\aapplied\"2\n" +
 	"\x04Call\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
-	"\acommand\x18\x02 \x01(\fR\acommand\"\xdb\x03\n" +
+	"\acommand\x18\x02 \x01(\fR\acommand\"\x90\x04\n" +
 	"\x05Frame\x12\x14\n" +
 	"\x04raft\x18\x01 \x01(\fH\x00R\x04raft\x12B\n" +
 	"\n" +
@@ -9679,9 +9740,12 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"membership\x18\x05 \x01(\v2 .conclave.internal.v1.MembershipH\x00R\n" +
 	"membership\x12L\n" +
 	"\x0ecrash_evidence\x18\x06 \x01(\v2#.conclave.internal.v1.CrashEvidenceH\x00R\rcrashEvidence\x123\n" +
-	"\x05quiet\x18\b \x01(\v2\x1b.conclave.internal.v1.QuietH\x00R\x05quiet\x12\x14\n" +
+	"\x05quiet\x18\b \x01(\v2\x1b.conclave.internal.v1.QuietH\x00R\x05quiet\x123\n" +
+	"\x05reach\x18\t \x01(\v2\x1b.conclave.internal.v1.ReachH\x00R\x05reach\x12\x14\n" +
 	"\x05group\x18\a \x01(\rR\x05groupB\x06\n" +
-	"\x04body\"\xad\x01\n" +
+	"\x04body\"\x1f\n" +
+	"\x05Reach\x12\x16\n" +
+	"\x06voters\x18\x01 \x03(\x06R\x06voters\"\xad\x01\n" +
 	"\x05Quiet\x124\n" +
 	"\x04step\x18\x01 \x01(\x0e2 .conclave.internal.v1.Quiet.StepR\x04step\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
@@ -10502,7 +10566,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Failure)(0),               // 0: conclave.internal.v1.Failure
 	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
@@ -10516,208 +10580,210 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*Submission)(nil),         // 9: conclave.internal.v1.Submission
 	(*Call)(nil),               // 10: conclave.internal.v1.Call
 	(*Frame)(nil),              // 11: conclave.internal.v1.Frame
-	(*Quiet)(nil),              // 12: conclave.internal.v1.Quiet
-	(*CrashEvidence)(nil),      // 13: conclave.internal.v1.CrashEvidence
-	(*CrashedProcess)(nil),     // 14: conclave.internal.v1.CrashedProcess
-	(*Membership)(nil),         // 15: conclave.internal.v1.Membership
-	(*VouchedMember)(nil),      // 16: conclave.internal.v1.VouchedMember
-	(*Digest)(nil),             // 17: conclave.internal.v1.Digest
-	(*LeadershipTransfer)(nil), // 18: conclave.internal.v1.LeadershipTransfer
-	(*ClientFrame)(nil),        // 19: conclave.internal.v1.ClientFrame
-	(*Attach)(nil),             // 20: conclave.internal.v1.Attach
-	(*Awaiting)(nil),           // 21: conclave.internal.v1.Awaiting
-	(*Request)(nil),            // 22: conclave.internal.v1.Request
-	(*MemberFrame)(nil),        // 23: conclave.internal.v1.MemberFrame
-	(*Attached)(nil),           // 24: conclave.internal.v1.Attached
-	(*GroupView)(nil),          // 25: conclave.internal.v1.GroupView
-	(*Delivery)(nil),           // 26: conclave.internal.v1.Delivery
-	(*Notice)(nil),             // 27: conclave.internal.v1.Notice
-	(*DeliveredOutcome)(nil),   // 28: conclave.internal.v1.DeliveredOutcome
-	(*EndedSession)(nil),       // 29: conclave.internal.v1.EndedSession
-	(*DeliveredRecall)(nil),    // 30: conclave.internal.v1.DeliveredRecall
-	(*Renewed)(nil),            // 31: conclave.internal.v1.Renewed
-	(*Answer)(nil),             // 32: conclave.internal.v1.Answer
-	(*Command)(nil),            // 33: conclave.internal.v1.Command
-	(*Register)(nil),           // 34: conclave.internal.v1.Register
-	(*RegisterClient)(nil),     // 35: conclave.internal.v1.RegisterClient
-	(*RenewClients)(nil),       // 36: conclave.internal.v1.RenewClients
-	(*Renew)(nil),              // 37: conclave.internal.v1.Renew
-	(*Deregister)(nil),         // 38: conclave.internal.v1.Deregister
-	(*RemoveMember)(nil),       // 39: conclave.internal.v1.RemoveMember
-	(*AdmitMember)(nil),        // 40: conclave.internal.v1.AdmitMember
-	(*SetGroupConfig)(nil),     // 41: conclave.internal.v1.SetGroupConfig
-	(*RaiseLevel)(nil),         // 42: conclave.internal.v1.RaiseLevel
-	(*CreateGroup)(nil),        // 43: conclave.internal.v1.CreateGroup
-	(*DropGroup)(nil),          // 44: conclave.internal.v1.DropGroup
-	(*FollowMembers)(nil),      // 45: conclave.internal.v1.FollowMembers
-	(*GroupMember)(nil),        // 46: conclave.internal.v1.GroupMember
-	(*SealGroup)(nil),          // 47: conclave.internal.v1.SealGroup
-	(*OpenSession)(nil),        // 48: conclave.internal.v1.OpenSession
-	(*CreateSession)(nil),      // 49: conclave.internal.v1.CreateSession
-	(*RenewSession)(nil),       // 50: conclave.internal.v1.RenewSession
-	(*AttachSession)(nil),      // 51: conclave.internal.v1.AttachSession
-	(*SetCheck)(nil),           // 52: conclave.internal.v1.SetCheck
-	(*DropCheck)(nil),          // 53: conclave.internal.v1.DropCheck
-	(*ReportGossip)(nil),       // 54: conclave.internal.v1.ReportGossip
-	(*ReportProcess)(nil),      // 55: conclave.internal.v1.ReportProcess
-	(*CloseSession)(nil),       // 56: conclave.internal.v1.CloseSession
-	(*Lock)(nil),               // 57: conclave.internal.v1.Lock
-	(*Refill)(nil),             // 58: conclave.internal.v1.Refill
-	(*Unlock)(nil),             // 59: conclave.internal.v1.Unlock
-	(*Downgrade)(nil),          // 60: conclave.internal.v1.Downgrade
-	(*Extend)(nil),             // 61: conclave.internal.v1.Extend
-	(*LockSet)(nil),            // 62: conclave.internal.v1.LockSet
-	(*UnlockSet)(nil),          // 63: conclave.internal.v1.UnlockSet
-	(*RunJob)(nil),             // 64: conclave.internal.v1.RunJob
-	(*EndRun)(nil),             // 65: conclave.internal.v1.EndRun
-	(*DeleteJob)(nil),          // 66: conclave.internal.v1.DeleteJob
-	(*JoinShards)(nil),         // 67: conclave.internal.v1.JoinShards
-	(*LeaveShards)(nil),        // 68: conclave.internal.v1.LeaveShards
-	(*ReleaseShards)(nil),      // 69: conclave.internal.v1.ReleaseShards
-	(*ResizeShards)(nil),       // 70: conclave.internal.v1.ResizeShards
-	(*Proclaim)(nil),           // 71: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 72: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 73: conclave.internal.v1.Release
-	(*Resize)(nil),             // 74: conclave.internal.v1.Resize
-	(*Write)(nil),              // 75: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 76: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 77: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 78: conclave.internal.v1.Reply
-	(*Run)(nil),                // 79: conclave.internal.v1.Run
-	(*SetReply)(nil),           // 80: conclave.internal.v1.SetReply
-	(*Taken)(nil),              // 81: conclave.internal.v1.Taken
-	(*Cycle)(nil),              // 82: conclave.internal.v1.Cycle
-	(*Wait)(nil),               // 83: conclave.internal.v1.Wait
-	(*LockOwner)(nil),          // 84: conclave.internal.v1.LockOwner
-	(*CheckTerms)(nil),         // 85: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 86: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 87: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 88: conclave.internal.v1.MachineState
-	(*Following)(nil),          // 89: conclave.internal.v1.Following
-	(*GroupState)(nil),         // 90: conclave.internal.v1.GroupState
-	(*MemberState)(nil),        // 91: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 92: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 93: conclave.internal.v1.IncarnationState
-	(*EndedClientState)(nil),   // 94: conclave.internal.v1.EndedClientState
-	(*SessionState)(nil),       // 95: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 96: conclave.internal.v1.LockState
-	(*ShareState)(nil),         // 97: conclave.internal.v1.ShareState
-	(*SemaphoreState)(nil),     // 98: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 99: conclave.internal.v1.PermitState
-	(*SlotState)(nil),          // 100: conclave.internal.v1.SlotState
-	(*WaiterState)(nil),        // 101: conclave.internal.v1.WaiterState
-	(*JobState)(nil),           // 102: conclave.internal.v1.JobState
-	(*RunState)(nil),           // 103: conclave.internal.v1.RunState
-	(*ShardSetState)(nil),      // 104: conclave.internal.v1.ShardSetState
-	(*ShardWorkerState)(nil),   // 105: conclave.internal.v1.ShardWorkerState
-	(*ShardState)(nil),         // 106: conclave.internal.v1.ShardState
-	(*SetState)(nil),           // 107: conclave.internal.v1.SetState
-	(*SetWaiterState)(nil),     // 108: conclave.internal.v1.SetWaiterState
-	(*PassedState)(nil),        // 109: conclave.internal.v1.PassedState
-	(*KeyState)(nil),           // 110: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 111: conclave.internal.v1.KeyDelayState
+	(*Reach)(nil),              // 12: conclave.internal.v1.Reach
+	(*Quiet)(nil),              // 13: conclave.internal.v1.Quiet
+	(*CrashEvidence)(nil),      // 14: conclave.internal.v1.CrashEvidence
+	(*CrashedProcess)(nil),     // 15: conclave.internal.v1.CrashedProcess
+	(*Membership)(nil),         // 16: conclave.internal.v1.Membership
+	(*VouchedMember)(nil),      // 17: conclave.internal.v1.VouchedMember
+	(*Digest)(nil),             // 18: conclave.internal.v1.Digest
+	(*LeadershipTransfer)(nil), // 19: conclave.internal.v1.LeadershipTransfer
+	(*ClientFrame)(nil),        // 20: conclave.internal.v1.ClientFrame
+	(*Attach)(nil),             // 21: conclave.internal.v1.Attach
+	(*Awaiting)(nil),           // 22: conclave.internal.v1.Awaiting
+	(*Request)(nil),            // 23: conclave.internal.v1.Request
+	(*MemberFrame)(nil),        // 24: conclave.internal.v1.MemberFrame
+	(*Attached)(nil),           // 25: conclave.internal.v1.Attached
+	(*GroupView)(nil),          // 26: conclave.internal.v1.GroupView
+	(*Delivery)(nil),           // 27: conclave.internal.v1.Delivery
+	(*Notice)(nil),             // 28: conclave.internal.v1.Notice
+	(*DeliveredOutcome)(nil),   // 29: conclave.internal.v1.DeliveredOutcome
+	(*EndedSession)(nil),       // 30: conclave.internal.v1.EndedSession
+	(*DeliveredRecall)(nil),    // 31: conclave.internal.v1.DeliveredRecall
+	(*Renewed)(nil),            // 32: conclave.internal.v1.Renewed
+	(*Answer)(nil),             // 33: conclave.internal.v1.Answer
+	(*Command)(nil),            // 34: conclave.internal.v1.Command
+	(*Register)(nil),           // 35: conclave.internal.v1.Register
+	(*RegisterClient)(nil),     // 36: conclave.internal.v1.RegisterClient
+	(*RenewClients)(nil),       // 37: conclave.internal.v1.RenewClients
+	(*Renew)(nil),              // 38: conclave.internal.v1.Renew
+	(*Deregister)(nil),         // 39: conclave.internal.v1.Deregister
+	(*RemoveMember)(nil),       // 40: conclave.internal.v1.RemoveMember
+	(*AdmitMember)(nil),        // 41: conclave.internal.v1.AdmitMember
+	(*SetGroupConfig)(nil),     // 42: conclave.internal.v1.SetGroupConfig
+	(*RaiseLevel)(nil),         // 43: conclave.internal.v1.RaiseLevel
+	(*CreateGroup)(nil),        // 44: conclave.internal.v1.CreateGroup
+	(*DropGroup)(nil),          // 45: conclave.internal.v1.DropGroup
+	(*FollowMembers)(nil),      // 46: conclave.internal.v1.FollowMembers
+	(*GroupMember)(nil),        // 47: conclave.internal.v1.GroupMember
+	(*SealGroup)(nil),          // 48: conclave.internal.v1.SealGroup
+	(*OpenSession)(nil),        // 49: conclave.internal.v1.OpenSession
+	(*CreateSession)(nil),      // 50: conclave.internal.v1.CreateSession
+	(*RenewSession)(nil),       // 51: conclave.internal.v1.RenewSession
+	(*AttachSession)(nil),      // 52: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),           // 53: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),          // 54: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),       // 55: conclave.internal.v1.ReportGossip
+	(*ReportProcess)(nil),      // 56: conclave.internal.v1.ReportProcess
+	(*CloseSession)(nil),       // 57: conclave.internal.v1.CloseSession
+	(*Lock)(nil),               // 58: conclave.internal.v1.Lock
+	(*Refill)(nil),             // 59: conclave.internal.v1.Refill
+	(*Unlock)(nil),             // 60: conclave.internal.v1.Unlock
+	(*Downgrade)(nil),          // 61: conclave.internal.v1.Downgrade
+	(*Extend)(nil),             // 62: conclave.internal.v1.Extend
+	(*LockSet)(nil),            // 63: conclave.internal.v1.LockSet
+	(*UnlockSet)(nil),          // 64: conclave.internal.v1.UnlockSet
+	(*RunJob)(nil),             // 65: conclave.internal.v1.RunJob
+	(*EndRun)(nil),             // 66: conclave.internal.v1.EndRun
+	(*DeleteJob)(nil),          // 67: conclave.internal.v1.DeleteJob
+	(*JoinShards)(nil),         // 68: conclave.internal.v1.JoinShards
+	(*LeaveShards)(nil),        // 69: conclave.internal.v1.LeaveShards
+	(*ReleaseShards)(nil),      // 70: conclave.internal.v1.ReleaseShards
+	(*ResizeShards)(nil),       // 71: conclave.internal.v1.ResizeShards
+	(*Proclaim)(nil),           // 72: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 73: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 74: conclave.internal.v1.Release
+	(*Resize)(nil),             // 75: conclave.internal.v1.Resize
+	(*Write)(nil),              // 76: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 77: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 78: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 79: conclave.internal.v1.Reply
+	(*Run)(nil),                // 80: conclave.internal.v1.Run
+	(*SetReply)(nil),           // 81: conclave.internal.v1.SetReply
+	(*Taken)(nil),              // 82: conclave.internal.v1.Taken
+	(*Cycle)(nil),              // 83: conclave.internal.v1.Cycle
+	(*Wait)(nil),               // 84: conclave.internal.v1.Wait
+	(*LockOwner)(nil),          // 85: conclave.internal.v1.LockOwner
+	(*CheckTerms)(nil),         // 86: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 87: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 88: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 89: conclave.internal.v1.MachineState
+	(*Following)(nil),          // 90: conclave.internal.v1.Following
+	(*GroupState)(nil),         // 91: conclave.internal.v1.GroupState
+	(*MemberState)(nil),        // 92: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 93: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 94: conclave.internal.v1.IncarnationState
+	(*EndedClientState)(nil),   // 95: conclave.internal.v1.EndedClientState
+	(*SessionState)(nil),       // 96: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 97: conclave.internal.v1.LockState
+	(*ShareState)(nil),         // 98: conclave.internal.v1.ShareState
+	(*SemaphoreState)(nil),     // 99: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 100: conclave.internal.v1.PermitState
+	(*SlotState)(nil),          // 101: conclave.internal.v1.SlotState
+	(*WaiterState)(nil),        // 102: conclave.internal.v1.WaiterState
+	(*JobState)(nil),           // 103: conclave.internal.v1.JobState
+	(*RunState)(nil),           // 104: conclave.internal.v1.RunState
+	(*ShardSetState)(nil),      // 105: conclave.internal.v1.ShardSetState
+	(*ShardWorkerState)(nil),   // 106: conclave.internal.v1.ShardWorkerState
+	(*ShardState)(nil),         // 107: conclave.internal.v1.ShardState
+	(*SetState)(nil),           // 108: conclave.internal.v1.SetState
+	(*SetWaiterState)(nil),     // 109: conclave.internal.v1.SetWaiterState
+	(*PassedState)(nil),        // 110: conclave.internal.v1.PassedState
+	(*KeyState)(nil),           // 111: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 112: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	9,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
 	10, // 1: conclave.internal.v1.Submission.calls:type_name -> conclave.internal.v1.Call
 	9,  // 2: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
-	18, // 3: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
-	17, // 4: conclave.internal.v1.Frame.digest:type_name -> conclave.internal.v1.Digest
-	15, // 5: conclave.internal.v1.Frame.membership:type_name -> conclave.internal.v1.Membership
-	13, // 6: conclave.internal.v1.Frame.crash_evidence:type_name -> conclave.internal.v1.CrashEvidence
-	12, // 7: conclave.internal.v1.Frame.quiet:type_name -> conclave.internal.v1.Quiet
-	6,  // 8: conclave.internal.v1.Quiet.step:type_name -> conclave.internal.v1.Quiet.Step
-	14, // 9: conclave.internal.v1.CrashEvidence.processes:type_name -> conclave.internal.v1.CrashedProcess
-	16, // 10: conclave.internal.v1.Membership.members:type_name -> conclave.internal.v1.VouchedMember
-	20, // 11: conclave.internal.v1.ClientFrame.attach:type_name -> conclave.internal.v1.Attach
-	9,  // 12: conclave.internal.v1.ClientFrame.submission:type_name -> conclave.internal.v1.Submission
-	22, // 13: conclave.internal.v1.ClientFrame.request:type_name -> conclave.internal.v1.Request
-	21, // 14: conclave.internal.v1.Attach.awaiting:type_name -> conclave.internal.v1.Awaiting
-	24, // 15: conclave.internal.v1.MemberFrame.attached:type_name -> conclave.internal.v1.Attached
-	26, // 16: conclave.internal.v1.MemberFrame.delivery:type_name -> conclave.internal.v1.Delivery
-	31, // 17: conclave.internal.v1.MemberFrame.renewed:type_name -> conclave.internal.v1.Renewed
-	32, // 18: conclave.internal.v1.MemberFrame.answer:type_name -> conclave.internal.v1.Answer
-	25, // 19: conclave.internal.v1.MemberFrame.view:type_name -> conclave.internal.v1.GroupView
-	28, // 20: conclave.internal.v1.Attached.outcomes:type_name -> conclave.internal.v1.DeliveredOutcome
-	27, // 21: conclave.internal.v1.Delivery.notices:type_name -> conclave.internal.v1.Notice
-	28, // 22: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
-	29, // 23: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
-	30, // 24: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
-	78, // 25: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
-	0,  // 26: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
-	34, // 27: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
-	37, // 28: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
-	38, // 29: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
-	48, // 30: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
-	56, // 31: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
-	57, // 32: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	59, // 33: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	77, // 34: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
-	51, // 35: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
-	52, // 36: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
-	53, // 37: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
-	54, // 38: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	72, // 39: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	73, // 40: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	74, // 41: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	71, // 42: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	75, // 43: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
-	39, // 44: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
-	42, // 45: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
-	40, // 46: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
-	41, // 47: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
-	58, // 48: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
-	35, // 49: conclave.internal.v1.Command.register_client:type_name -> conclave.internal.v1.RegisterClient
-	36, // 50: conclave.internal.v1.Command.renew_clients:type_name -> conclave.internal.v1.RenewClients
-	49, // 51: conclave.internal.v1.Command.create_session:type_name -> conclave.internal.v1.CreateSession
-	50, // 52: conclave.internal.v1.Command.renew_session:type_name -> conclave.internal.v1.RenewSession
-	60, // 53: conclave.internal.v1.Command.downgrade:type_name -> conclave.internal.v1.Downgrade
-	61, // 54: conclave.internal.v1.Command.extend:type_name -> conclave.internal.v1.Extend
-	62, // 55: conclave.internal.v1.Command.lock_set:type_name -> conclave.internal.v1.LockSet
-	63, // 56: conclave.internal.v1.Command.unlock_set:type_name -> conclave.internal.v1.UnlockSet
-	55, // 57: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
-	64, // 58: conclave.internal.v1.Command.run_job:type_name -> conclave.internal.v1.RunJob
-	65, // 59: conclave.internal.v1.Command.end_run:type_name -> conclave.internal.v1.EndRun
-	67, // 60: conclave.internal.v1.Command.join_shards:type_name -> conclave.internal.v1.JoinShards
-	68, // 61: conclave.internal.v1.Command.leave_shards:type_name -> conclave.internal.v1.LeaveShards
-	69, // 62: conclave.internal.v1.Command.release_shards:type_name -> conclave.internal.v1.ReleaseShards
-	70, // 63: conclave.internal.v1.Command.resize_shards:type_name -> conclave.internal.v1.ResizeShards
-	66, // 64: conclave.internal.v1.Command.delete_job:type_name -> conclave.internal.v1.DeleteJob
-	43, // 65: conclave.internal.v1.Command.create_group:type_name -> conclave.internal.v1.CreateGroup
-	44, // 66: conclave.internal.v1.Command.drop_group:type_name -> conclave.internal.v1.DropGroup
-	45, // 67: conclave.internal.v1.Command.follow_members:type_name -> conclave.internal.v1.FollowMembers
-	47, // 68: conclave.internal.v1.Command.seal_group:type_name -> conclave.internal.v1.SealGroup
-	46, // 69: conclave.internal.v1.FollowMembers.members:type_name -> conclave.internal.v1.GroupMember
-	1,  // 70: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	48, // 71: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
-	2,  // 72: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	4,  // 73: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
-	3,  // 74: conclave.internal.v1.EndRun.result:type_name -> conclave.internal.v1.RunResult
-	76, // 75: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	7,  // 76: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	5,  // 77: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	86, // 78: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	87, // 79: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	85, // 80: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	82, // 81: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
-	80, // 82: conclave.internal.v1.Reply.set:type_name -> conclave.internal.v1.SetReply
-	79, // 83: conclave.internal.v1.Reply.run:type_name -> conclave.internal.v1.Run
-	3,  // 84: conclave.internal.v1.Run.result:type_name -> conclave.internal.v1.RunResult
-	81, // 85: conclave.internal.v1.SetReply.taken:type_name -> conclave.internal.v1.Taken
-	86, // 86: conclave.internal.v1.Taken.holder:type_name -> conclave.internal.v1.Holder
-	83, // 87: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
-	84, // 88: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
-	84, // 89: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
-	89, // 90: conclave.internal.v1.MachineState.following:type_name -> conclave.internal.v1.Following
-	46, // 91: conclave.internal.v1.GroupState.members:type_name -> conclave.internal.v1.GroupMember
-	2,  // 92: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	1,  // 93: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	3,  // 94: conclave.internal.v1.RunState.result:type_name -> conclave.internal.v1.RunResult
-	95, // [95:95] is the sub-list for method output_type
-	95, // [95:95] is the sub-list for method input_type
-	95, // [95:95] is the sub-list for extension type_name
-	95, // [95:95] is the sub-list for extension extendee
-	0,  // [0:95] is the sub-list for field type_name
+	19, // 3: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
+	18, // 4: conclave.internal.v1.Frame.digest:type_name -> conclave.internal.v1.Digest
+	16, // 5: conclave.internal.v1.Frame.membership:type_name -> conclave.internal.v1.Membership
+	14, // 6: conclave.internal.v1.Frame.crash_evidence:type_name -> conclave.internal.v1.CrashEvidence
+	13, // 7: conclave.internal.v1.Frame.quiet:type_name -> conclave.internal.v1.Quiet
+	12, // 8: conclave.internal.v1.Frame.reach:type_name -> conclave.internal.v1.Reach
+	6,  // 9: conclave.internal.v1.Quiet.step:type_name -> conclave.internal.v1.Quiet.Step
+	15, // 10: conclave.internal.v1.CrashEvidence.processes:type_name -> conclave.internal.v1.CrashedProcess
+	17, // 11: conclave.internal.v1.Membership.members:type_name -> conclave.internal.v1.VouchedMember
+	21, // 12: conclave.internal.v1.ClientFrame.attach:type_name -> conclave.internal.v1.Attach
+	9,  // 13: conclave.internal.v1.ClientFrame.submission:type_name -> conclave.internal.v1.Submission
+	23, // 14: conclave.internal.v1.ClientFrame.request:type_name -> conclave.internal.v1.Request
+	22, // 15: conclave.internal.v1.Attach.awaiting:type_name -> conclave.internal.v1.Awaiting
+	25, // 16: conclave.internal.v1.MemberFrame.attached:type_name -> conclave.internal.v1.Attached
+	27, // 17: conclave.internal.v1.MemberFrame.delivery:type_name -> conclave.internal.v1.Delivery
+	32, // 18: conclave.internal.v1.MemberFrame.renewed:type_name -> conclave.internal.v1.Renewed
+	33, // 19: conclave.internal.v1.MemberFrame.answer:type_name -> conclave.internal.v1.Answer
+	26, // 20: conclave.internal.v1.MemberFrame.view:type_name -> conclave.internal.v1.GroupView
+	29, // 21: conclave.internal.v1.Attached.outcomes:type_name -> conclave.internal.v1.DeliveredOutcome
+	28, // 22: conclave.internal.v1.Delivery.notices:type_name -> conclave.internal.v1.Notice
+	29, // 23: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
+	30, // 24: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
+	31, // 25: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
+	79, // 26: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
+	0,  // 27: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
+	35, // 28: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
+	38, // 29: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
+	39, // 30: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
+	49, // 31: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
+	57, // 32: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
+	58, // 33: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
+	60, // 34: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	78, // 35: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	52, // 36: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
+	53, // 37: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
+	54, // 38: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
+	55, // 39: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
+	73, // 40: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	74, // 41: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	75, // 42: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	72, // 43: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	76, // 44: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	40, // 45: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
+	43, // 46: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
+	41, // 47: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
+	42, // 48: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
+	59, // 49: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
+	36, // 50: conclave.internal.v1.Command.register_client:type_name -> conclave.internal.v1.RegisterClient
+	37, // 51: conclave.internal.v1.Command.renew_clients:type_name -> conclave.internal.v1.RenewClients
+	50, // 52: conclave.internal.v1.Command.create_session:type_name -> conclave.internal.v1.CreateSession
+	51, // 53: conclave.internal.v1.Command.renew_session:type_name -> conclave.internal.v1.RenewSession
+	61, // 54: conclave.internal.v1.Command.downgrade:type_name -> conclave.internal.v1.Downgrade
+	62, // 55: conclave.internal.v1.Command.extend:type_name -> conclave.internal.v1.Extend
+	63, // 56: conclave.internal.v1.Command.lock_set:type_name -> conclave.internal.v1.LockSet
+	64, // 57: conclave.internal.v1.Command.unlock_set:type_name -> conclave.internal.v1.UnlockSet
+	56, // 58: conclave.internal.v1.Command.report_process:type_name -> conclave.internal.v1.ReportProcess
+	65, // 59: conclave.internal.v1.Command.run_job:type_name -> conclave.internal.v1.RunJob
+	66, // 60: conclave.internal.v1.Command.end_run:type_name -> conclave.internal.v1.EndRun
+	68, // 61: conclave.internal.v1.Command.join_shards:type_name -> conclave.internal.v1.JoinShards
+	69, // 62: conclave.internal.v1.Command.leave_shards:type_name -> conclave.internal.v1.LeaveShards
+	70, // 63: conclave.internal.v1.Command.release_shards:type_name -> conclave.internal.v1.ReleaseShards
+	71, // 64: conclave.internal.v1.Command.resize_shards:type_name -> conclave.internal.v1.ResizeShards
+	67, // 65: conclave.internal.v1.Command.delete_job:type_name -> conclave.internal.v1.DeleteJob
+	44, // 66: conclave.internal.v1.Command.create_group:type_name -> conclave.internal.v1.CreateGroup
+	45, // 67: conclave.internal.v1.Command.drop_group:type_name -> conclave.internal.v1.DropGroup
+	46, // 68: conclave.internal.v1.Command.follow_members:type_name -> conclave.internal.v1.FollowMembers
+	48, // 69: conclave.internal.v1.Command.seal_group:type_name -> conclave.internal.v1.SealGroup
+	47, // 70: conclave.internal.v1.FollowMembers.members:type_name -> conclave.internal.v1.GroupMember
+	1,  // 71: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	49, // 72: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
+	2,  // 73: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	4,  // 74: conclave.internal.v1.Extend.space:type_name -> conclave.internal.v1.Space
+	3,  // 75: conclave.internal.v1.EndRun.result:type_name -> conclave.internal.v1.RunResult
+	77, // 76: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	7,  // 77: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	5,  // 78: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	87, // 79: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	88, // 80: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	86, // 81: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	83, // 82: conclave.internal.v1.Reply.cycle:type_name -> conclave.internal.v1.Cycle
+	81, // 83: conclave.internal.v1.Reply.set:type_name -> conclave.internal.v1.SetReply
+	80, // 84: conclave.internal.v1.Reply.run:type_name -> conclave.internal.v1.Run
+	3,  // 85: conclave.internal.v1.Run.result:type_name -> conclave.internal.v1.RunResult
+	82, // 86: conclave.internal.v1.SetReply.taken:type_name -> conclave.internal.v1.Taken
+	87, // 87: conclave.internal.v1.Taken.holder:type_name -> conclave.internal.v1.Holder
+	84, // 88: conclave.internal.v1.Cycle.waits:type_name -> conclave.internal.v1.Wait
+	85, // 89: conclave.internal.v1.Wait.waiter:type_name -> conclave.internal.v1.LockOwner
+	85, // 90: conclave.internal.v1.Wait.holder:type_name -> conclave.internal.v1.LockOwner
+	90, // 91: conclave.internal.v1.MachineState.following:type_name -> conclave.internal.v1.Following
+	47, // 92: conclave.internal.v1.GroupState.members:type_name -> conclave.internal.v1.GroupMember
+	2,  // 93: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	1,  // 94: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	3,  // 95: conclave.internal.v1.RunState.result:type_name -> conclave.internal.v1.RunResult
+	96, // [96:96] is the sub-list for method output_type
+	96, // [96:96] is the sub-list for method input_type
+	96, // [96:96] is the sub-list for extension type_name
+	96, // [96:96] is the sub-list for extension extendee
+	0,  // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -10733,15 +10799,16 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Frame_Membership)(nil),
 		(*Frame_CrashEvidence)(nil),
 		(*Frame_Quiet)(nil),
+		(*Frame_Reach)(nil),
 	}
-	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11].OneofWrappers = []any{
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12].OneofWrappers = []any{
 		(*ClientFrame_Attach)(nil),
 		(*ClientFrame_Submission)(nil),
 		(*ClientFrame_Renew)(nil),
 		(*ClientFrame_Request)(nil),
 		(*ClientFrame_Cancel)(nil),
 	}
-	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15].OneofWrappers = []any{
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16].OneofWrappers = []any{
 		(*MemberFrame_Attached)(nil),
 		(*MemberFrame_Delivery)(nil),
 		(*MemberFrame_Renewed)(nil),
@@ -10749,12 +10816,12 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*MemberFrame_Resend)(nil),
 		(*MemberFrame_View)(nil),
 	}
-	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19].OneofWrappers = []any{
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20].OneofWrappers = []any{
 		(*Notice_Outcome)(nil),
 		(*Notice_Ended)(nil),
 		(*Notice_Recall)(nil),
 	}
-	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25].OneofWrappers = []any{
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26].OneofWrappers = []any{
 		(*Command_Register)(nil),
 		(*Command_Renew)(nil),
 		(*Command_Deregister)(nil),
@@ -10804,7 +10871,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   104,
+			NumMessages:   105,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -42,7 +42,7 @@ func all(members []int, is func(int) bool) bool {
 }
 
 // Voters of the highest priority lead all groups, the default one among them, evenly, after each election and transfer. No session
-// ends for it. While the ones with a higher priority are down others lead, and a process that comes back with another priority is treated by that.
+// ends for it. While the ones with a higher priority are down others lead, and a restarted process counts with its new priority.
 func TestLeaderPriority(t *testing.T) {
 	low := grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
 		if i == 2 {
@@ -88,4 +88,40 @@ func TestLeaderPriority(t *testing.T) {
 		g.awaitLed(within, 2)
 		g.wantTenants(names...)
 	}, low)
+}
+
+// A voter that another one does not reach is given no leadership, whatever its priority: that one would have no leader. Nor is it given any to spread the leaders.
+// Once they reach each other it is.
+func TestLeaderPriority_VotersApart(t *testing.T) {
+	high := grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
+		if i == 2 {
+			c.LeaderPriority = 1
+		}
+	})
+	for name, options := range map[string][]grouptest.Option{"priority": {high}, "spread": nil} {
+		t.Run(name, func(t *testing.T) {
+			inMembershipBubble(t, 3, func(g *membership) {
+				g.Net.Partition(1, 2)
+				pass(time.Minute)
+				g.MustTransfer(g.Nodes[0], 0)
+				g.tenants(0, "a", "b", "c", "d")
+				for _, name := range []string{"a", "b", "c", "d"} {
+					g.transferIn(name, 0)
+				}
+				held := g.Nodes[1].WithGroup("a").FencedLock("held")
+				grouptest.MustLock(g.T, held)
+				g.wantNoMove(0)
+				if _, err := held.Fence(); err != nil {
+					g.T.Error(err)
+				}
+				g.Net.Heal(1, 2)
+				within := 2*time.Minute + spreadWithin(5)
+				if len(options) > 0 {
+					g.awaitLed(within, 2)
+				} else {
+					g.awaitSpread(within)
+				}
+			}, options...)
+		})
+	}
 }
