@@ -110,6 +110,7 @@ func TestLeaderPriority_VotersApart(t *testing.T) {
 				}
 				held := g.Nodes[1].WithGroup("a").FencedLock("held")
 				grouptest.MustLock(g.T, held)
+				pass(election) // until each leader knows that it leads
 				g.wantNoMove(0)
 				if _, err := held.Fence(); err != nil {
 					g.T.Error(err)
