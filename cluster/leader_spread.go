@@ -32,7 +32,7 @@ type reach struct {
 	looks  int // that have used it
 }
 
-// reachLooks is how many looks use a report, as each member that reports does so at each look of its own, an election timeout after the last one.
+// reachLooks is how many looks use a report, as each member that reports does so at each look of its own.
 const reachLooks = 3
 
 // peers is the transport as leaderSpread uses it.

@@ -28,10 +28,14 @@ type Config struct {
 	Transfer func(ctx context.Context, group uint32, to uint64, byPriority bool) Outcome
 }
 
+// period returns how often a member looks. It is no multiple of an election timeout: once in each, a leader forgets whether it has heard of a voter, and
+// until the next heartbeat no transfer to that is possible. Looks in step with it would all come at that moment.
+func period(election time.Duration) time.Duration { return election + election/8 }
+
 // Run transfers leaderships of this member that are due until ctx is done, one at a time.
 func Run(ctx context.Context, cfg Config) {
 	var h hysteresis
-	again := time.NewTicker(cfg.Election)
+	again := time.NewTicker(period(cfg.Election))
 	defer again.Stop()
 	for {
 		select {

@@ -44,11 +44,12 @@ func TestRun(t *testing.T) {
 			})
 		}()
 		<-ended
+		look := period(election)
 		want := []string{
-			"6s: 2 to 3", "6s: 3 to 3", // refused, moved
-			"12s: 2 to 3", "12s: 3 to 3", // refused, failed
-			"1m12s: 2 to 3", "1m12s: 3 to 3", // both refused: again at the next look
-			"1m13s: 2 to 3", "1m13s: 3 to 3",
+			fmt.Sprintf("%v: 2 to 3", 6*look), fmt.Sprintf("%v: 3 to 3", 6*look), // refused, moved
+			fmt.Sprintf("%v: 2 to 3", 12*look), fmt.Sprintf("%v: 3 to 3", 12*look), // refused, failed
+			fmt.Sprintf("%v: 2 to 3", 72*look), fmt.Sprintf("%v: 3 to 3", 72*look), // both refused: again at the next look
+			fmt.Sprintf("%v: 2 to 3", 73*look), fmt.Sprintf("%v: 3 to 3", 73*look),
 		}
 		if !slices.Equal(calls, want) {
 			t.Errorf("transfers %q, want %q", calls, want)

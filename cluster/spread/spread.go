@@ -140,7 +140,7 @@ func (v View) equal(o View) bool {
 }
 
 const (
-	// settledLooks is for how many looks in succession what a move depends on has to be the same before a leadership moves. A look is an election
+	// settledLooks is for how many looks in succession what a move depends on has to be the same before a leadership moves. A look is a little more than an election
 	// timeout after the last one, and a member that is connected to all others learns of a leader within two. So each member
 	// has seen the last move that makes the leaders more even when one of them makes the next.
 	settledLooks = 6
