@@ -15,7 +15,7 @@ import (
 
 func openAt(t *testing.T, dir string) *conclave.Node {
 	t.Helper()
-	n, err := conclave.Open(grouptest.Within(t, 20*time.Second), &conclave.Config{
+	n, err := conclave.Open(grouptest.Bounded(t), &conclave.Config{
 		Dir: dir, HeartbeatInterval: 10 * time.Millisecond, ElectionTimeout: 100 * time.Millisecond,
 	})
 	if err != nil {
@@ -28,7 +28,7 @@ func openAt(t *testing.T, dir string) *conclave.Node {
 func backupOf(t *testing.T, n *conclave.Node) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	grouptest.Must(t, n.Backup(grouptest.Within(t, 20*time.Second), &b))
+	grouptest.Must(t, n.Backup(grouptest.Bounded(t), &b))
 	return b.Bytes()
 }
 
@@ -42,7 +42,7 @@ func restored(t *testing.T, backup []byte) (dir string) {
 // populate makes something of every kind, and returns the session that has it all.
 func populate(t *testing.T, n *conclave.Node) (s *conclave.Session, last conclave.Fence) {
 	t.Helper()
-	ctx := grouptest.Within(t, 20*time.Second)
+	ctx := grouptest.Bounded(t)
 	k := n.KV()
 	s = grouptest.MustSession(t, n, grouptest.Lasting())
 	deleting := grouptest.MustSession(t, n, &conclave.SessionConfig{TTL: conclave.NoTTL, NoChecks: true, Behavior: conclave.DeleteKeys})
@@ -63,7 +63,7 @@ func populate(t *testing.T, n *conclave.Node) (s *conclave.Session, last conclav
 // wantReborn checks that a new group has the keys and nothing else of the old one.
 func wantReborn(t *testing.T, n *conclave.Node, old *conclave.Session, largest conclave.Fence) {
 	t.Helper()
-	ctx := grouptest.Within(t, 20*time.Second)
+	ctx := grouptest.Bounded(t)
 	k := n.KV()
 	if e := grouptest.MustGet(t, k, "plain"); string(e.Value) != "v" || e.Flags != 3 {
 		t.Errorf("%+v", e)
@@ -158,7 +158,7 @@ func TestRestore_RepeatsNothing(t *testing.T) {
 			seen[f] = true
 			grouptest.MustUnlock(t, l)
 		}
-		ctx := grouptest.Within(t, 20*time.Second)
+		ctx := grouptest.Bounded(t)
 		if _, swapped, err := n.KV().CompareAndSwap(ctx, "k", lost.ModifyIndex, []byte("wrong")); swapped || err != nil {
 			t.Fatalf("swapped with an index of the lost time: %v, %v", swapped, err)
 		}

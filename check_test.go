@@ -39,7 +39,7 @@ func TestCheck_States(t *testing.T) {
 func TestCheck_TTL(t *testing.T) {
 	t.Parallel()
 	n := grouptest.Alone(t)
-	c := grouptest.MustCheck(t, n, "heartbeat", 3*time.Second)
+	c := grouptest.MustCheck(t, n, "heartbeat", 10*time.Second)
 	on := &conclave.SessionConfig{Checks: []string{"heartbeat"}}
 	s := grouptest.MustSession(t, n, on)
 	<-s.Done()
@@ -53,7 +53,7 @@ func TestCheck_TTL(t *testing.T) {
 	select {
 	case <-s.Done():
 		t.Fatal(s.Err())
-	case <-time.After(4 * time.Second): // longer than the former TTL
+	case <-time.After(11 * time.Second): // longer than the former TTL
 	}
 }
 

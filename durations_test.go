@@ -150,7 +150,7 @@ func TestDurations_EachHasALeastValue(t *testing.T) {
 // unit, and the least value is accepted.
 func TestDurations_TooShortRefused(t *testing.T) {
 	n := grouptest.Alone(t)
-	ctx := grouptest.Within(t, time.Minute)
+	ctx := grouptest.Bounded(t)
 	open := func(edit func(*conclave.Config)) error {
 		cfg := conclave.Config{HeartbeatInterval: 10 * time.Millisecond}
 		edit(&cfg)

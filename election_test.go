@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -32,7 +31,7 @@ func TestElection(t *testing.T) {
 		elected := make(chan error, 1)
 		go func() {
 			var err error
-			second, err = b.Campaign(grouptest.Within(t, 20*time.Second), []byte("b"))
+			second, err = b.Campaign(grouptest.Bounded(t), []byte("b"))
 			elected <- err
 		}()
 		grouptest.Must(t, a.Resign(t.Context()))

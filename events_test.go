@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -22,7 +21,7 @@ func TestEvents_DroppedLogLines(t *testing.T) {
 	c.Dir = ""
 	c.Logger = slog.New(slog.NewTextHandler(&lines, nil))
 	c.Events = &conclave.Events{LockLost: func(string, conclave.Fence) { enter(); <-block }}
-	n, err := conclave.Open(grouptest.Within(t, time.Minute), &c)
+	n, err := conclave.Open(grouptest.Bounded(t), &c)
 	grouptest.Must(t, err)
 	first := grouptest.MustSession(t, n, grouptest.Lasting())
 	grouptest.MustLock(t, first.FencedLock("first"))

@@ -15,13 +15,13 @@ import (
 // mustExplain explains a lock.
 func mustExplain(t testing.TB, n grouptest.Access, lock string) conclave.Explanation {
 	t.Helper()
-	e, err := n.Explain(grouptest.Within(t, 30*time.Second), lock)
+	e, err := n.Explain(grouptest.Bounded(t), lock)
 	grouptest.Must(t, err)
 	return e
 }
 
 func TestExplain_HolderAndQueueOnThreeMembers(t *testing.T) {
-	g := grouptest.Start(t, 3, grouptest.LongSessions)
+	g := grouptest.Start(t, 3)
 	asking, holding, waiting := g.Nodes[0], g.Nodes[1], g.Nodes[2]
 	s := grouptest.MustSession(t, holding, &conclave.SessionConfig{Name: "invoices", TTL: time.Minute, LockDelay: 7 * time.Second, NoChecks: true})
 	held := s.FencedLock("x", conclave.Reentrant(0))
@@ -57,7 +57,7 @@ func TestExplain_HolderAndQueueOnThreeMembers(t *testing.T) {
 	if !e.Held || e.Holder.Session != s.ID() {
 		t.Errorf("a holder of which the process died: %+v", e)
 	}
-	grouptest.Must(t, asking.CloseSession(grouptest.Within(t, 30*time.Second), s.ID()))
+	grouptest.Must(t, asking.CloseSession(grouptest.Bounded(t), s.ID()))
 	if e = mustExplain(t, asking, "x"); e.Held || e.Holder != (conclave.LockOwner{}) || e.Delay <= 0 || e.Waiters != 1 || len(e.Queue) != 1 {
 		t.Errorf("in its lock-delay: %+v", e)
 	}
@@ -140,7 +140,7 @@ func cycleOf(c conclave.WaitCycle) (names []string) {
 
 func TestWaitCycles(t *testing.T) {
 	g := grouptest.Start(t, 3)
-	ctx := grouptest.Within(t, 30*time.Second)
+	ctx := grouptest.Bounded(t)
 	var sessions []*conclave.Session
 	for i, name := range []string{"a", "b", "c"} {
 		s := grouptest.MustSession(t, g.Nodes[i], &conclave.SessionConfig{Name: name, TTL: time.Minute, LockDelay: conclave.NoLockDelay, NoChecks: true})

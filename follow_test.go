@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -59,7 +58,7 @@ func (f *follower) wantKeys(n grouptest.Access, prefix string) {
 
 func TestFollow_DuringWrites(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
-		k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
+		k, ctx := n.KV(), grouptest.Bounded(t)
 		var writing sync.WaitGroup
 		started := make(chan struct{})
 		writing.Go(func() {
@@ -103,7 +102,7 @@ func TestFollow_AfterCompaction(t *testing.T) {
 	grouptest.MustPut(t, k, "a/3", "is changed")
 	f := newFollower(t)
 	var second []conclave.Event
-	for e, err := range k.Follow(grouptest.Within(t, time.Minute), "a/") {
+	for e, err := range k.Follow(grouptest.Bounded(t), "a/") {
 		grouptest.Must(t, err)
 		f.note(e)
 		switch {
@@ -142,7 +141,7 @@ func TestFollow_InvalidPrefix(t *testing.T) {
 
 func TestFollowKey(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
-		k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
+		k, ctx := n.KV(), grouptest.Bounded(t)
 		grouptest.MustPut(t, k, "limits", "another key with the prefix")
 		var got []string
 		next, stop := iter.Pull2(k.FollowKey(ctx, "limit"))

@@ -12,7 +12,7 @@ import (
 
 func TestKV_AcquireRelease(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
-		k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
+		k, ctx := n.KV(), grouptest.Bounded(t)
 		one, other := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
 
 		first := grouptest.MustAcquireKey(t, k, "a", "1", one)
@@ -54,7 +54,7 @@ func TestKV_AcquireRelease(t *testing.T) {
 // invalidation its lock-delay applies to them.
 func TestKV_SessionEnds(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
-		k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
+		k, ctx := n.KV(), grouptest.Bounded(t)
 		next := grouptest.MustSession(t, n, grouptest.Lasting())
 		for _, test := range []struct {
 			name     string
@@ -101,7 +101,7 @@ func TestKV_SessionEnds(t *testing.T) {
 
 func TestTxn(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
-		k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
+		k, ctx := n.KV(), grouptest.Bounded(t)
 		s := grouptest.MustSession(t, n, grouptest.Lasting())
 		entries, err := k.Txn(ctx,
 			conclave.OpExpect("a", 0),
@@ -143,7 +143,7 @@ func TestTxn(t *testing.T) {
 // A refused operation is named in the error, and none of the others has an effect.
 func TestTxn_Refused(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
-		k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
+		k, ctx := n.KV(), grouptest.Bounded(t)
 		s, other := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
 		held := grouptest.MustAcquireKey(t, k, "held", "", s)
 		if _, err := k.PutFenced(ctx, "fenced", nil, 9); err != nil {

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -12,7 +11,7 @@ import (
 )
 
 func TestKV_PutGetDelete(t *testing.T) {
-	k, ctx := grouptest.Alone(t).KV(), grouptest.Within(t, 30*time.Second)
+	k, ctx := grouptest.Alone(t).KV(), grouptest.Bounded(t)
 	_, err := k.Get(ctx, "a")
 	grouptest.WantError(t, err, conclave.ErrKeyNotFound)
 	first := grouptest.MustPut(t, k, "a", "1", conclave.WithFlags(7))
@@ -52,7 +51,7 @@ func TestKV_PutGetDelete(t *testing.T) {
 
 // Arguments and results belong to the caller.
 func TestKV_ValuesAreCopies(t *testing.T) {
-	k, ctx := grouptest.Alone(t).KV(), grouptest.Within(t, 30*time.Second)
+	k, ctx := grouptest.Alone(t).KV(), grouptest.Bounded(t)
 	value := []byte("value")
 	put, err := k.Put(ctx, "a", value)
 	if err != nil {
@@ -78,7 +77,7 @@ func TestKV_ValuesAreCopies(t *testing.T) {
 }
 
 func TestKV_ListAndKeys(t *testing.T) {
-	k, ctx := grouptest.Alone(t).KV(), grouptest.Within(t, 30*time.Second)
+	k, ctx := grouptest.Alone(t).KV(), grouptest.Bounded(t)
 	for _, key := range []string{"b/2", "a", "b/1", "b/dir/x", "b/dir/y", "b", "c", "b-", "é"} {
 		grouptest.MustPut(t, k, key, "of "+key)
 	}
@@ -121,7 +120,7 @@ func TestKV_ListAndKeys(t *testing.T) {
 }
 
 func TestKV_CompareAndSwap(t *testing.T) {
-	k, ctx := grouptest.Alone(t).KV(), grouptest.Within(t, 30*time.Second)
+	k, ctx := grouptest.Alone(t).KV(), grouptest.Bounded(t)
 	swap := func(index uint64, value string, want bool) conclave.Entry {
 		t.Helper()
 		e, ok, err := k.CompareAndSwap(ctx, "a", index, []byte(value), conclave.WithFlags(1))
@@ -155,7 +154,7 @@ func TestKV_CompareAndSwap(t *testing.T) {
 
 func TestKV_PutFenced(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
-		k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
+		k, ctx := n.KV(), grouptest.Bounded(t)
 		l := n.FencedLock("l")
 		old := grouptest.MustLock(t, l)
 		grouptest.MustPut(t, k, "a", "", conclave.WithFlags(3))
@@ -184,7 +183,7 @@ func TestKV_PutFenced(t *testing.T) {
 
 // Invalid and oversized arguments are refused before anything is sent.
 func TestKV_InvalidArguments(t *testing.T) {
-	k, ctx := grouptest.Alone(t).KV(), grouptest.Within(t, 30*time.Second)
+	k, ctx := grouptest.Alone(t).KV(), grouptest.Bounded(t)
 	big := make([]byte, machine.MaxValue)
 	if _, err := k.Put(ctx, strings.Repeat("k", machine.MaxName), big); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func TestLock_ReentrantCallsThatWaitTogether(t *testing.T) {
 			other, writer := n.FencedLock(name), n.FencedLock(name)
 			l, rw := n.FencedLock(name, conclave.Reentrant(0)), n.RWLock(name, conclave.Reentrant(0))
 			grouptest.MustLock(t, other)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			start := func(c acquire) <-chan acquired { return c.start(ctx) }
 			first, waiting := start(test.first(l, rw)), 1

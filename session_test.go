@@ -156,11 +156,11 @@ func TestSession_RenewedBySmallestTTL(t *testing.T) {
 	t.Parallel()
 	n := grouptest.Alone(t)
 	long := grouptest.MustSession(t, n, &conclave.SessionConfig{TTL: time.Hour})
-	short := grouptest.MustSession(t, n, &conclave.SessionConfig{TTL: 3 * time.Second})
+	short := grouptest.MustSession(t, n, &conclave.SessionConfig{TTL: 10 * time.Second})
 	select {
 	case <-short.Done():
 		t.Fatal(short.Err())
-	case <-time.After(4 * time.Second): // the session has to outlive its TTL
+	case <-time.After(11 * time.Second): // the session has to outlive its TTL
 	}
 	if long.Err() != nil || short.Err() != nil {
 		t.Fatal(long.Err(), short.Err())

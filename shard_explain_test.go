@@ -13,7 +13,7 @@ import (
 // wantReason waits until a shard has a reason, and returns the explanation, whose text must contain a part.
 func wantReason(t *testing.T, s *conclave.Shards, shard int, want conclave.ShardReason, part string) conclave.ShardExplanation {
 	t.Helper()
-	ctx := grouptest.Within(t, 20*time.Second)
+	ctx := grouptest.Bounded(t)
 	for {
 		e, err := s.Explain(ctx, shard)
 		grouptest.Must(t, err)
@@ -120,7 +120,7 @@ func TestShards_ExplainDelayed(t *testing.T) {
 // The session of a process that has ended keeps its shards if it has no TTL.
 func TestShards_ExplainDeserted(t *testing.T) {
 	g := grouptest.Start(t, 3)
-	s := grouptest.MustSession(t, g.Nodes[0], &conclave.SessionConfig{TTL: conclave.NoTTL, Name: "lasting"})
+	s := grouptest.MustSession(t, g.Nodes[0], &conclave.SessionConfig{TTL: conclave.NoTTL, Name: "lasting", NoChecks: true})
 	next(t, runShards(t, s.Shards("orders", 2)).began, 2)
 	g.Kill(0)
 	g.Start(0)
@@ -147,7 +147,7 @@ func TestShards_ExplainFails(t *testing.T) {
 		_, err := row.shards.Explain(t.Context(), row.shard)
 		grouptest.WantError(t, err, row.want)
 	}
-	if e, err := n.Shards("orders", 2).Explain(grouptest.Within(t, time.Minute), 1, conclave.Stale()); err != nil || e.Owner.Fence == 0 {
+	if e, err := n.Shards("orders", 2).Explain(grouptest.Bounded(t), 1, conclave.Stale()); err != nil || e.Owner.Fence == 0 {
 		t.Errorf("%+v, %v", e, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // A watcher names the process that has a shard, and not an earlier one of the same session whose handle has the same number.
 func TestShards_WatchAttached(t *testing.T) {
 	g := grouptest.Start(t, 3)
-	s := grouptest.MustSession(t, g.Nodes[0], &conclave.SessionConfig{TTL: conclave.NoTTL, Name: "lasting"})
+	s := grouptest.MustSession(t, g.Nodes[0], &conclave.SessionConfig{TTL: conclave.NoTTL, Name: "lasting", NoChecks: true})
 	first := runShards(t, s.Shards("orders", 4))
 	next(t, first.began, 4)
 	next(t, runShards(t, s.Shards("orders", 4)).began, 2)

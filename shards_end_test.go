@@ -101,9 +101,10 @@ func TestShards_WorkReturnsEarly(t *testing.T) {
 
 // What a work returns when its context has ended is an error of Run only if it is another one.
 func TestShards_ErrorsAtTheEnd(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	s := n.Shards("orders", 3)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errBackup)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errBackup) // all works begin meanwhile
 	defer cancel()
 	returns := []func(ctx context.Context) error{
 		func(ctx context.Context) error { return ctx.Err() },

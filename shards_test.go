@@ -80,7 +80,7 @@ func next(t *testing.T, from chan begun, n int) map[int]begun {
 		select {
 		case b := <-from:
 			all[b.shard] = b
-		case <-time.After(20 * time.Second):
+		case <-time.After(5 * time.Minute):
 			t.Fatalf("%d of %d came: %v", len(all), n, all)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -16,7 +15,7 @@ import (
 // A deferred Close often gets the context that a signal has cancelled. It still shuts
 // down gracefully: another owner gets the lock at once, not after the TTL.
 func TestClose_ContextDone(t *testing.T) {
-	g := grouptest.Start(t, 3, grouptest.LongSessions, grouptest.LongElections) // which bound this shutdown
+	g := grouptest.Start(t, 3, grouptest.LongElections) // which bound this shutdown
 	leader := g.Leader()
 	grouptest.MustLock(t, g.Nodes[leader].FencedLock("x"))
 	waiting := grouptest.StartLock(t, g.Nodes[(leader+1)%3].FencedLock("x"))
@@ -103,7 +102,7 @@ func openWithEvents(t *testing.T) (*conclave.Node, *lossEvents) {
 	e := new(lossEvents)
 	c := grouptest.SoloConfig(t)
 	c.Events = e.events()
-	n, err := conclave.Open(grouptest.Within(t, time.Minute), &c)
+	n, err := conclave.Open(grouptest.Bounded(t), &c)
 	grouptest.Must(t, err)
 	return n, e
 }
@@ -138,7 +137,7 @@ func TestTransferLeadership_AskedOnFollower(t *testing.T) {
 	leader := g.Leader()
 	follower, target := g.Nodes[(leader+1)%3], (leader+2)%3
 	g.MustTransfer(follower, target)
-	err := follower.TransferLeadership(grouptest.Within(t, 20*time.Second), 99)
+	err := follower.TransferLeadership(grouptest.Bounded(t), 99)
 	grouptest.WantError(t, err, conclave.ErrInvalid)
 }
 

@@ -160,7 +160,7 @@ func TestTracer_CarrierReused(t *testing.T) {
 	l := g.Nodes[0].FencedLock("x", conclave.Linger(time.Hour))
 	grouptest.MustLock(t, l)
 	grouptest.MustUnlock(t, l)
-	if info, err := l.Info(grouptest.Within(t, time.Minute)); err != nil || !info.Lingering {
+	if info, err := l.Info(grouptest.Bounded(t)); err != nil || !info.Lingering {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	grouptest.MustLock(t, g.Nodes[1].FencedLock("x"))

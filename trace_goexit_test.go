@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
@@ -25,7 +24,7 @@ func TestTracer_EndsGoroutine(t *testing.T) {
 			g := grouptest.Start(t, 2, tracedBy(0, tracer, nil))
 			for _, of := range nouns() {
 				t.Run(of.name, func(t *testing.T) {
-					ctx := grouptest.Within(t, time.Minute)
+					ctx := grouptest.Bounded(t)
 					abandoned := func() {
 						armed.Store(true)
 						var all sync.WaitGroup
@@ -61,7 +60,7 @@ func TestTracer_EndsGoroutineInDowngrade(t *testing.T) {
 				}
 			}}
 			g := grouptest.Start(t, 1, tracedBy(0, tracer, nil))
-			ctx, l := grouptest.Within(t, time.Minute), g.Nodes[0].RWLock("x")
+			ctx, l := grouptest.Bounded(t), g.Nodes[0].RWLock("x")
 			_, err := l.Lock(ctx)
 			grouptest.Must(t, err)
 			armed.Store(true)

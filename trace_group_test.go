@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -16,7 +15,7 @@ import (
 // also by a handle with its name.
 func TestTracer_FurtherGroup(t *testing.T) {
 	g, recorders := startTraced(t, 1)
-	n, ctx := g.Nodes[0], grouptest.Within(t, time.Minute)
+	n, ctx := g.Nodes[0], grouptest.Bounded(t)
 	tenant, err := n.CreateGroup(ctx, "tenant", conclave.GroupConfig{})
 	grouptest.Must(t, err)
 	remote := &recorder{name: "client", queued: make(chan conclave.SpanEvent, 16)}
@@ -52,7 +51,7 @@ func processIn(t *testing.T, g *conclave.Group) conclave.MemberID {
 	l := g.FencedLock("any")
 	grouptest.MustLock(t, l)
 	defer grouptest.MustUnlock(t, l)
-	info, err := l.Info(grouptest.Within(t, time.Minute))
+	info, err := l.Info(grouptest.Bounded(t))
 	grouptest.Must(t, err)
 	return info.Node
 }
@@ -89,7 +88,7 @@ func TestTracer_PanicEndsTracesOfAllGroups(t *testing.T) {
 	tracer := &faultyTracer{at: "Begin", fault: func() { panic("a fault of the application") }}
 	g := grouptest.Start(t, 1, tracedBy(0, tracer, log))
 	n := g.Nodes[0]
-	tenant, err := n.CreateGroup(grouptest.Within(t, time.Minute), "tenant", conclave.GroupConfig{})
+	tenant, err := n.CreateGroup(grouptest.Bounded(t), "tenant", conclave.GroupConfig{})
 	grouptest.Must(t, err)
 	for _, of := range []*conclave.Group{tenant, n.Group, n.WithGroup("none")} {
 		_, _ = of.FencedLock("x").TryLock(t.Context())

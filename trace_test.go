@@ -81,7 +81,7 @@ func TestTracer_GrantNamesReleaseOnAnotherNode(t *testing.T) {
 	g, recorders := startTraced(t, 3)
 	for _, of := range nouns() {
 		t.Run(of.name, func(t *testing.T) {
-			ctx := grouptest.Within(t, time.Minute)
+			ctx := grouptest.Bounded(t)
 			release, err := of.hold(ctx, g.Nodes[0])
 			grouptest.Must(t, err)
 			holding := recorders[0].last(t)

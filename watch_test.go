@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -16,7 +15,7 @@ import (
 // Index, List and Watch together miss no change of concurrent writers.
 func TestWatch_FromIndex(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
-		k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
+		k, ctx := n.KV(), grouptest.Bounded(t)
 		var writing sync.WaitGroup
 		writing.Go(func() {
 			for i := range 200 {
@@ -96,7 +95,7 @@ func TestWatch_Ends(t *testing.T) {
 // own index.
 func TestWatch_ManyChangesInOneTransaction(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
-		k, ctx := n.KV(), grouptest.Within(t, 20*time.Second)
+		k, ctx := n.KV(), grouptest.Bounded(t)
 		entries, err := k.Txn(ctx, conclave.OpPut("a", []byte("1")), conclave.OpPut("a", []byte("2")), conclave.OpDelete("a"), conclave.OpPut("a", []byte("3")))
 		if err != nil {
 			t.Fatal(err)

@@ -68,7 +68,7 @@ func TestTransferLeadership(t *testing.T) {
 func transferToEach(t *testing.T, members []*Member) {
 	for _, asking := range members {
 		for _, to := range members {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			for {
 				err := asking.replica.TransferLeadership(ctx, to.identity.Member)
 				if err == nil && leaderOf(t, asking) == to.identity.Member {

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/conclavehttp"
@@ -16,7 +15,7 @@ import (
 
 func createGroup(t *testing.T, n *conclave.Node, name string) *conclave.Group {
 	t.Helper()
-	g, err := n.CreateGroup(grouptest.Within(t, time.Minute), name, conclave.GroupConfig{})
+	g, err := n.CreateGroup(grouptest.Bounded(t), name, conclave.GroupConfig{})
 	grouptest.Must(t, err)
 	return g
 }
@@ -109,7 +108,7 @@ func TestConsole_NoGroup(t *testing.T) {
 	grouptest.MustLock(t, l)
 	page.await("members", `<bdi><b>tenant</b></bdi></a> <em>on this page</em>`)
 	page.await("listing", "<bdi>held</bdi>")
-	grouptest.Must(t, n.DeleteGroup(grouptest.Within(t, time.Minute), "tenant", conclave.Force()))
+	grouptest.Must(t, n.DeleteGroup(grouptest.Bounded(t), "tenant", conclave.Force()))
 	page.await("listing", none)
 	if w, _ := site.get("?group=" + strings.Repeat("x", 5000)); w.StatusCode != http.StatusBadRequest {
 		t.Errorf("a long name: %s", w.Status)
@@ -149,7 +148,7 @@ func TestConsole_ClosesSessionOfFurtherGroup(t *testing.T) {
 	<-s.Done()
 	want(t, audit.String(), "target="+id+" actor=olga result=done group=tenant")
 	gone := url.Values{"act": {"close-session"}, "target": {id}, "group": {"tenant"}}.Encode()
-	grouptest.Must(t, n.DeleteGroup(grouptest.Within(t, time.Minute), "tenant"))
+	grouptest.Must(t, n.DeleteGroup(grouptest.Bounded(t), "tenant"))
 	if w, body := site.send("POST", "act", gone); w.StatusCode != http.StatusConflict || !strings.Contains(body, "group not found") {
 		t.Errorf("in a deleted group: %s\n%s", w.Status, body)
 	}
@@ -157,7 +156,7 @@ func TestConsole_ClosesSessionOfFurtherGroup(t *testing.T) {
 
 func mustSession(t *testing.T, g *conclave.Group, name string) *conclave.Session {
 	t.Helper()
-	s, err := g.NewSession(grouptest.Within(t, time.Minute), &conclave.SessionConfig{Name: name, TTL: conclave.NoTTL})
+	s, err := g.NewSession(grouptest.Bounded(t), &conclave.SessionConfig{Name: name, TTL: conclave.NoTTL})
 	grouptest.Must(t, err)
 	return s
 }

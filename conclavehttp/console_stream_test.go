@@ -33,7 +33,7 @@ type events struct {
 
 func (s *site) events(query string) *events {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(grouptest.Within(s.t, time.Minute/2), http.MethodGet, s.url+"events"+query, nil)
+	r, err := http.NewRequestWithContext(grouptest.Bounded(s.t), http.MethodGet, s.url+"events"+query, nil)
 	grouptest.Must(s.t, err)
 	w, err := s.client.Do(r)
 	grouptest.Must(s.t, err)
@@ -74,7 +74,7 @@ func (e *events) awaitEnd() {
 // What happens in the group shows without a reload, whichever member it happens on.
 func TestConsole_Live(t *testing.T) {
 	t.Parallel()
-	g := grouptest.Start(t, 3, grouptest.LongSessions)
+	g := grouptest.Start(t, 3)
 	leader := g.Leader()
 	n, other, third := g.Nodes[leader], g.Nodes[(leader+1)%3], (leader+2)%3
 	site := serve(t, n, nil)
@@ -249,13 +249,13 @@ func TestConsole_OutlivesServerTimeouts(t *testing.T) {
 	t.Parallel()
 	console := conclavehttp.Console(grouptest.Alone(t), nil)
 	server := httptest.NewUnstartedServer(console)
-	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Second, time.Second
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 5*time.Second, 5*time.Second
 	server.Start()
 	defer server.Close()
 	defer console.Close()
 	s := &site{t: t, client: server.Client(), url: server.URL + "/"}
 	e := s.events("")
-	for began := time.Now(); time.Since(began) < 3*time.Second; {
+	for began := time.Now(); time.Since(began) < 11*time.Second; {
 		e.await("chart", "as of")
 	}
 }

@@ -132,7 +132,7 @@ func (a *auditLog) logger() *slog.Logger {
 
 // Each listing shows what the group has.
 func TestConsole_Lists(t *testing.T) {
-	g := grouptest.Start(t, 3, grouptest.LongSessions)
+	g := grouptest.Start(t, 3, grouptest.LongElections) // a page without a leader says so after 2 s
 	n := g.Nodes[g.Leader()]
 	grouptest.Busy(t, n, 1)
 	s := grouptest.MustSession(t, n, &conclave.SessionConfig{Name: "importer"})

@@ -35,7 +35,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	s := &scene{t: t, lost: make(chan struct{}, 1), moved: make(map[string]bool)}
-	s.Group = grouptest.Start(t, 4, grouptest.MemoryNetwork, grouptest.PoweredDisks, grouptest.LongSessions, grouptest.ShortLog,
+	s.Group = grouptest.Start(t, 4, grouptest.MemoryNetwork, grouptest.PoweredDisks, grouptest.ShortLog, grouptest.LongElections,
 		grouptest.Edit(func(i int, c *conclave.Config, seams *cluster.Seams) {
 			if c.Voters, c.Limits.Calls, c.MeasuredJobs = 3, 8, []string{"report", "never"}; i == 0 {
 				c.Logger = slog.New(brokenHandler{slog.NewTextHandler(io.Discard, nil)})
@@ -126,7 +126,7 @@ func (s *scene) becomes(name string, ok func() bool) {
 // is counted at each heartbeat.
 func (s *scene) await(missing func() string) {
 	s.t.Helper()
-	deadline, again := time.After(20*time.Second), time.NewTicker(5*time.Millisecond)
+	deadline, again := time.After(5*time.Minute), time.NewTicker(5*time.Millisecond)
 	defer again.Stop()
 	for missing() != "" {
 		select {

@@ -11,7 +11,7 @@
 // Members create further groups as they do elsewhere; [Group.LeaderOf] is the leader of one.
 //
 // When the test ends the group is closed, and the test fails if a goroutine of it
-// remains. Heartbeats, elections and the session TTL of two seconds are short; see
+// remains. Heartbeats, elections and the session TTL of ten seconds are short; see
 // [Configure].
 //
 // Mistakes of the test, such as an invalid index, and waits that time out end the test

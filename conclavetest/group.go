@@ -12,7 +12,7 @@ import (
 )
 
 // patience bounds waits for the group, for example for an election.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // Group is a group of members in this process.
 type Group struct {
@@ -137,7 +137,7 @@ func (g *Group) defaults(i int) conclave.Config {
 		Name:              fmt.Sprintf("member-%d", i),
 		Dir:               g.members[i].dir,
 		Bind:              "127.0.0.1:0",
-		SessionTTL:        2 * time.Second,
+		SessionTTL:        10 * time.Second,
 		HeartbeatInterval: 30 * time.Millisecond,
 		ElectionTimeout:   300 * time.Millisecond,
 		Logger:            logger.With("member", i),

@@ -199,7 +199,7 @@ func (g *Group) close(before map[string]bool) {
 		return // the rest would wait for them
 	}
 	g.net.close()
-	if left := leaked(before, 5*time.Second); len(left) > 0 {
+	if left := leaked(before, time.Minute); len(left) > 0 {
 		g.t.Errorf("conclavetest: %d goroutines remain after the group was closed:\n\n%s", len(left), strings.Join(left, "\n\n"))
 	}
 }

@@ -44,7 +44,7 @@ func TestStore_WritesDuringSlowFlush(t *testing.T) {
 		}
 		<-flushing
 		close(release)
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute):
 		close(release)
 		t.Errorf("writes wait for the flush: %v", <-written)
 	}

@@ -222,7 +222,7 @@ func TestClients_FrameOfTooManyItems(t *testing.T) {
 				c.Send(f, 0)
 			}
 			stays := errors.New("the connection stays open")
-			defer time.AfterFunc(10*time.Second, func() { c.Close(stays) }).Stop()
+			defer time.AfterFunc(5*time.Minute, func() { c.Close(stays) }).Stop()
 			for c.Read(new(wire.MemberFrame)) == nil {
 			}
 			if err := c.Err(); errors.Is(err, stays) {

@@ -256,7 +256,7 @@ func hasMeta(g *gossiper, process string) error {
 // await polls until check returns nil.
 func await(t *testing.T, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -21,7 +21,7 @@ func TestAcknowledged_IndexOfDigestIsBounded(t *testing.T) {
 	var index uint64
 	select {
 	case index = <-committed:
-	case <-time.After(30 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("the digest is not received")
 	}
 	later := transport.Peer{Member: peer, Boot: 2, Incarnation: wire.ID{2}}

@@ -44,7 +44,7 @@ func TestClientConn_Storm(t *testing.T) {
 				a.SetPeer(m(2), b.addr)
 			}
 			d := dialer(t, nil)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			began := time.Now()
 			var wg sync.WaitGroup

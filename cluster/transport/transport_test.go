@@ -45,7 +45,7 @@ func (e *events) Snapshot(from uint64, r *SnapshotReader) error { return e.snaps
 // await reads events until one starts with want, and returns it.
 func (e *events) await(t *testing.T, want string) string {
 	t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(5 * time.Minute)
 	for {
 		select {
 		case got := <-e.ch:
@@ -147,7 +147,7 @@ func awaitConnected(t *testing.T, n *node, member uint64) {
 // await polls until check returns nil.
 func await(t *testing.T, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

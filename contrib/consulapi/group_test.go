@@ -159,7 +159,7 @@ func TestGroup_Members(t *testing.T) {
 	other := (leader + 1) % 3
 	here := serveGroup(t, g.Nodes[other], "billing")
 	there := serveGroup(t, g.Nodes[leader], "billing") // idempotent
-	ctx := grouptest.Within(t, time.Minute)
+	ctx := grouptest.Bounded(t)
 	led := func() bool { // a busy machine may hold an election at any time
 		_ = g.Nodes[other].WithGroup("billing").TransferLeadership(ctx, g.Nodes[other].Status().ID) // an election comes in between
 		read := here.do("GET", "/v1/kv/l?stale").header
@@ -180,7 +180,7 @@ func TestGroup_Members(t *testing.T) {
 	nodes := here.begin(t.Context(), "/v1/catalog/nodes?index="+here.do("GET", "/v1/catalog/nodes").header.Get("X-Consul-Index"))
 	third := 3 - leader - other
 	left := nodeID(g.Nodes[third].Status().ID)
-	grouptest.Must(t, g.Nodes[third].Leave(grouptest.Within(t, time.Minute)))
+	grouptest.Must(t, g.Nodes[third].Leave(grouptest.Bounded(t)))
 	g.Nodes[third] = nil
 	got, err := nodes()
 	for err == nil && got.status == 200 && strings.Contains(got.body, left) {

@@ -111,7 +111,7 @@ func TestApplication_Blocks(t *testing.T) {
 // functions that block from then on.
 func (h *hosted) wantUnharmed(target int, blocks func(string) bool, begin func(*Application)) {
 	n, app := h.Nodes[target], h.apps[target]
-	c, err := conclave.Dial(Within(h.T, patience), h.clientConfig(h.client, target))
+	c, err := conclave.Dial(Bounded(h.T), h.clientConfig(h.client, target))
 	Must(h.T, err)
 	kept, clients := n.FencedLock("kept"), c.FencedLock("client's")
 	fence := MustLock(h.T, kept)
@@ -126,7 +126,7 @@ func (h *hosted) wantUnharmed(target int, blocks func(string) bool, begin func(*
 	defer h.release()
 	h.trace(&calls, n)
 	h.connect(&calls, target)
-	Must(h.T, n.CloseSession(Within(h.T, patience), short.ID())) // an event and a line of the log
+	Must(h.T, n.CloseSession(Bounded(h.T), short.ID())) // an event and a line of the log
 	for range 3 {
 		Pass(BubbleTTL)
 		h.wantHeld("kept", kept, fence)
@@ -161,7 +161,7 @@ func (h *hosted) wantHeld(name string, l *conclave.FencedLock, want conclave.Fen
 		h.T.Errorf("%s is held with fence %v, %v; want %v", name, now, err, want)
 	}
 	for _, i := range h.Running() {
-		info, err := h.Nodes[i].FencedLock(name).Info(Within(h.T, patience))
+		info, err := h.Nodes[i].FencedLock(name).Info(Bounded(h.T))
 		if err != nil || info.Fence != want {
 			h.T.Errorf("%s is held with fence %v for member %d, %v; want %v", name, info.Fence, i, err, want)
 		}
@@ -279,7 +279,7 @@ func TestApplication_BlocksFromTheStart(t *testing.T) {
 func TestApplication_HasEachFunction(t *testing.T) {
 	t.Parallel()
 	inHostedBubble(t, func(h *hosted) {
-		c, err := conclave.Dial(Within(h.T, patience), h.clientConfig(h.client, 0))
+		c, err := conclave.Dial(Bounded(h.T), h.clientConfig(h.client, 0))
 		Must(h.T, err)
 		MustLock(h.T, h.Nodes[0].FencedLock(traced+"x")) // which shows the tracer
 		MustLock(h.T, c.FencedLock(traced+"y"))

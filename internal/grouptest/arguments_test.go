@@ -174,7 +174,7 @@ func TestArguments_RefusedAlike(t *testing.T) {
 			key := fmt.Sprint(i, c.name)
 			texts[key] = append(texts[key], fmt.Sprint(err))
 		}
-		list, err := Collect(a.Locks(Within(t, patience), ""))
+		list, err := Collect(a.Locks(Bounded(t), ""))
 		if err != nil || len(list) > 0 {
 			t.Errorf("left behind: %+v, %v", list, err)
 		}

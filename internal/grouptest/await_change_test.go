@@ -12,7 +12,7 @@ import (
 // listed is what a node lists of members, and of a group's sessions and checks.
 func listed(t *testing.T, n *conclave.Node, g *conclave.Group) string {
 	t.Helper()
-	ctx := Within(t, patience)
+	ctx := Bounded(t)
 	var text string
 	for _, m := range n.Status().Members {
 		text += fmt.Sprintln(m.ID, m.Name, m.Addr, m.Role, m.Alive)
@@ -40,7 +40,7 @@ func TestAwaitChange_EachKind(t *testing.T) {
 	t.Run("further", func(t *testing.T) {
 		t.Parallel()
 		g := Start(t, 3)
-		_, err := g.Nodes[0].CreateGroup(Within(t, patience), "billing", conclave.GroupConfig{})
+		_, err := g.Nodes[0].CreateGroup(Bounded(t), "billing", conclave.GroupConfig{})
 		Must(t, err)
 		wantEachChange(t, g, func(n *conclave.Node) *conclave.Group { return n.WithGroup("billing") })
 	})
@@ -62,22 +62,22 @@ func wantEachChange(t *testing.T, g *Group, of func(*conclave.Node) *conclave.Gr
 		do   func() error
 		done func() bool // besides another list; nil: nothing
 	}{
-		{"a session is created", func() (err error) { session, err = there.NewSession(Within(t, patience), Lasting()); return err }, nil},
-		{"a check is registered", func() (err error) { check, err = there.RegisterCheck(Within(t, patience), "c", 0); return err }, nil},
-		{"the check fails", func() error { return check.Fail(Within(t, patience)) }, nil},
-		{"the session is closed", func() error { return session.Close(Within(t, patience)) }, nil},
-		{"the check is deregistered", func() error { return check.Deregister(Within(t, patience)) }, nil},
+		{"a session is created", func() (err error) { session, err = there.NewSession(Bounded(t), Lasting()); return err }, nil},
+		{"a check is registered", func() (err error) { check, err = there.RegisterCheck(Bounded(t), "c", 0); return err }, nil},
+		{"the check fails", func() error { return check.Fail(Bounded(t)) }, nil},
+		{"the session is closed", func() error { return session.Close(Bounded(t)) }, nil},
+		{"the check is deregistered", func() error { return check.Deregister(Bounded(t)) }, nil},
 		{"a member stops", func() error { g.Kill(third); return nil }, func() bool { return alive(false) }},
 		{"the member returns", func() error { g.Start(third); return nil }, func() bool { return alive(true) }},
-		{"the member leaves", func() error { err := g.Nodes[third].Leave(Within(t, patience)); g.Nodes[third] = nil; return err },
+		{"the member leaves", func() error { err := g.Nodes[third].Leave(Bounded(t)); g.Nodes[third] = nil; return err },
 			func() bool { return len(n.Status().Members) == 2 }},
 	} {
-		number, err := group.AwaitChange(Within(t, patience), 0)
+		number, err := group.AwaitChange(Bounded(t), 0)
 		Must(t, err)
 		before := listed(t, n, group)
 		Must(t, step.do())
 		for listed(t, n, group) == before || step.done != nil && !step.done() {
-			next, err := group.AwaitChange(Within(t, patience), number)
+			next, err := group.AwaitChange(Bounded(t), number)
 			if err != nil {
 				t.Fatalf("%s: nothing wakes the caller: %v\n%s", step.name, err, listed(t, n, group))
 			}
@@ -94,21 +94,21 @@ func TestAwaitChange_Ends(t *testing.T) {
 	t.Parallel()
 	n := Alone(t)
 	s := MustSession(t, n, &conclave.SessionConfig{NoChecks: true})
-	number, err := n.AwaitChange(Within(t, patience), 0)
+	number, err := n.AwaitChange(Bounded(t), 0)
 	Must(t, err)
-	if info, err := n.SessionInfo(Within(t, patience), s.ID()); err != nil || number < info.CreateIndex {
+	if info, err := n.SessionInfo(Bounded(t), s.ID()); err != nil || number < info.CreateIndex {
 		t.Errorf("number %d, the session is %+v, %v", number, info, err)
 	}
 	l := s.FencedLock("l")
 	for range 100 {
 		MustLock(t, l)
-		Must(t, l.Unlock(Within(t, patience)))
+		Must(t, l.Unlock(Bounded(t)))
 		MustPut(t, n.KV(), "k", "v")
 	}
-	if again, err := n.AwaitChange(Within(t, patience), 0); again != number || err != nil {
+	if again, err := n.AwaitChange(Bounded(t), 0); again != number || err != nil {
 		t.Errorf("after mere use the number is %d, %v, want %d", again, err, number)
 	}
-	if unknown, err := n.AwaitChange(Within(t, patience), number+1); unknown != number || err != nil {
+	if unknown, err := n.AwaitChange(Bounded(t), number+1); unknown != number || err != nil {
 		t.Errorf("a number of another node: %d, %v", unknown, err)
 	}
 	_, err = n.AwaitChange(Expired(), number)
@@ -121,6 +121,6 @@ func TestAwaitChange_Ends(t *testing.T) {
 		}
 		ended <- err
 	}()
-	Must(t, n.Close(Within(t, patience)))
+	Must(t, n.Close(Bounded(t)))
 	WantError(t, <-ended, conclave.ErrClosed)
 }

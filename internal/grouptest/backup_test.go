@@ -20,7 +20,7 @@ import (
 func backup(t testing.TB, n *conclave.Node) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	Must(t, n.Backup(Within(t, patience), &b))
+	Must(t, n.Backup(Bounded(t), &b))
 	return b.Bytes()
 }
 
@@ -34,7 +34,7 @@ func restore(t testing.TB, backup []byte) *conclave.Node {
 
 func openSolo(t testing.TB, c conclave.Config) *conclave.Node {
 	t.Helper()
-	n, err := conclave.Open(Within(t, patience), &c)
+	n, err := conclave.Open(Bounded(t), &c)
 	Must(t, err)
 	t.Cleanup(func() { Kill(n) })
 	return n
@@ -62,12 +62,12 @@ func TestBackup_AnyMember(t *testing.T) {
 // written together are equal. Calls go on while the writer of a backup blocks.
 func TestBackup_OneIndexUnderLoad(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3)
 	n := g.Nodes[0]
 	for i := range 8 { // several pages
 		MustPut(t, n.KV(), fmt.Sprintf("m/%d", i), strings.Repeat("v", 400<<10))
 	}
-	_, err := n.KV().Txn(Within(t, patience), conclave.OpPut("a", nil), conclave.OpPut("z", nil))
+	_, err := n.KV().Txn(Bounded(t), conclave.OpPut("a", nil), conclave.OpPut("z", nil))
 	Must(t, err)
 	writing, stop := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
@@ -90,7 +90,7 @@ func TestBackup_OneIndexUnderLoad(t *testing.T) {
 		w := &slowWriter{between: func() {
 			MustPut(t, n.KV(), "between", fmt.Sprint(round)) // while the writer does not return
 		}}
-		Must(t, g.Nodes[round%3].Backup(Within(t, time.Minute), w))
+		Must(t, g.Nodes[round%3].Backup(Bounded(t), w))
 		if w.writes < 4 {
 			t.Fatalf("%d writes: the state was read at once", w.writes)
 		}
@@ -129,7 +129,7 @@ func TestBackup_WithoutQuorum(t *testing.T) {
 	g.AwaitApplied(2)
 	g.Kill(0, 1)
 	var b bytes.Buffer
-	err := g.Nodes[2].Backup(Within(t, patience), &b)
+	err := g.Nodes[2].Backup(Bounded(t), &b)
 	WantError(t, err, conclave.ErrUnavailable)
 	if !strings.Contains(err.Error(), "the backup is complete") {
 		t.Error(err)
@@ -200,7 +200,7 @@ func TestRestore_OldMembersRefused(t *testing.T) {
 
 	old := g.Configs[1]
 	old.Listener, old.Join = nil, []string{c.Bind}
-	stale, err := conclave.Open(Within(t, 8*time.Second), &old) // some rounds of gossip
+	stale, err := conclave.Open(Within(t, 20*time.Second), &old) // some rounds of gossip
 	if err == nil {
 		Kill(stale)
 		t.Fatal("a member of the old group has joined the new one")

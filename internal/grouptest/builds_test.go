@@ -32,7 +32,7 @@ func (g *Group) wantBuilds(c *conclave.Client, level uint32, members ...string) 
 		}
 	}
 	if !g.poll(patience, func() bool {
-		s, err := c.Status(Within(g.T, patience))
+		s, err := c.Status(Bounded(g.T))
 		Must(g.T, err)
 		got = builds(s)
 		return got == want

@@ -15,7 +15,7 @@ func TestClient_MemberDiesWithManyLongNamesAwaited(t *testing.T) {
 	if !*long {
 		t.Skip("2,300 waiters: with -long")
 	}
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3)
 	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute, Limits: conclave.Limits{Calls: 4000}}, g.Nodes...)
 	name := strings.Repeat("x", 500)
 	const n = 2300
@@ -24,7 +24,7 @@ func TestClient_MemberDiesWithManyLongNamesAwaited(t *testing.T) {
 	MustAcquire(t, other.Semaphore(name, 1), 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	ctx := Within(t, patience)
+	ctx := Bounded(t)
 	for range n {
 		wg.Go(func() { _, _ = c.Semaphore(name, 1).Acquire(ctx, 1) })
 	}

@@ -68,22 +68,22 @@ func skipIfShort(t *testing.T) {
 // has a limit.
 func TestClient_BackupsAtOnce(t *testing.T) {
 	skipIfShort(t)
-	g := Start(t, 1, LongSessions, keepConnections)
+	g := Start(t, 1, keepConnections)
 	c := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	largeState(t, g.Nodes[0])
 	var slow []*hostile.Conn
 	for range 4 {
 		slow = append(slow, unreadBackups(t, g.Nodes[0], 1))
 	}
-	WantError(t, c.Backup(Within(t, patience), io.Discard), conclave.ErrBusy)
+	WantError(t, c.Backup(Bounded(t), io.Discard), conclave.ErrBusy)
 	for _, conn := range slow {
 		if ends := endOfBackups(t, conn, 1); ends[0] != wire.Failure_FAILURE_NONE {
 			t.Errorf("a backup ends with %v", ends[0])
 		}
 	}
-	err := c.Backup(Within(t, patience), io.Discard)
+	err := c.Backup(Bounded(t), io.Discard)
 	for errors.Is(err, conclave.ErrBusy) { // the member ends the last one after its answer
-		err = c.Backup(Within(t, patience), io.Discard)
+		err = c.Backup(Bounded(t), io.Discard)
 	}
 	Must(t, err)
 }
@@ -92,11 +92,11 @@ func TestClient_BackupsAtOnce(t *testing.T) {
 // other client from reading one: the latest of them ends.
 func TestClient_BackupsOfOneClient(t *testing.T) {
 	skipIfShort(t)
-	g := Start(t, 1, LongSessions, keepConnections)
+	g := Start(t, 1, keepConnections)
 	other := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	largeState(t, g.Nodes[0])
 	slow := unreadBackups(t, g.Nodes[0], 4)
-	Must(t, other.Backup(Within(t, patience), io.Discard))
+	Must(t, other.Backup(Bounded(t), io.Discard))
 	want := []wire.Failure{wire.Failure_FAILURE_NONE, wire.Failure_FAILURE_NONE, wire.Failure_FAILURE_NONE, wire.Failure_FAILURE_BUSY}
 	if ends := endOfBackups(t, slow, 4); !slices.Equal(ends, want) {
 		t.Errorf("the backups end with %v, want %v", ends, want)
@@ -107,7 +107,7 @@ func TestClient_BackupsOfOneClient(t *testing.T) {
 // than what a client receives ahead of its program.
 func TestClient_BackupSlowWriter(t *testing.T) {
 	skipIfShort(t)
-	g := Start(t, 1, LongSessions)
+	g := Start(t, 1)
 	c := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	const keys = 160
 	for i := range keys {
@@ -119,7 +119,7 @@ func TestClient_BackupSlowWriter(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		first := sync.OnceFunc(func() { close(reached); <-released })
-		done <- c.Backup(Within(t, time.Minute), writerFunc(func(p []byte) (int, error) { first(); return b.Write(p) }))
+		done <- c.Backup(Bounded(t), writerFunc(func(p []byte) (int, error) { first(); return b.Write(p) }))
 	}()
 	<-reached
 	Pass(time.Second) // without a bound all of it arrives meanwhile
@@ -135,7 +135,7 @@ func TestClient_BackupSlowWriter(t *testing.T) {
 // A backup ends with its connection, also where the program has not read yet what has arrived, and no other member
 // can be reached: the rest of the backup is nowhere else.
 func TestClient_BackupConnectionLost(t *testing.T) {
-	g := Start(t, 1, LongSessions)
+	g := Start(t, 1)
 	broken := make(chan struct{})
 	lost := sync.OnceFunc(func() { close(broken) })
 	var left atomic.Int64
@@ -153,7 +153,7 @@ func TestClient_BackupConnectionLost(t *testing.T) {
 	largeState(t, g.Nodes[0])
 	left.Store(6 << 20) // more than the client reads before it gives credit, and less than it is sent without
 	written := 0
-	err := c.Backup(Within(t, patience), writerFunc(func(p []byte) (int, error) {
+	err := c.Backup(Bounded(t), writerFunc(func(p []byte) (int, error) {
 		<-broken
 		written += len(p)
 		return len(p), nil
@@ -198,7 +198,7 @@ const breakingNever = 1 << 40
 // A backup that breaks off is no complete one that may be old: a caller that keeps those would
 // replace a good one.
 func TestClient_BackupBroken(t *testing.T) {
-	g := Start(t, 1, LongSessions)
+	g := Start(t, 1)
 	var left atomic.Int64
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
@@ -207,7 +207,7 @@ func TestClient_BackupBroken(t *testing.T) {
 	left.Store(-2 * breakingNever)
 	c := Dial(t, &conclave.ClientConfig{Dial: dial}, g.Nodes...)
 	for i := range 10 {
-		_, err := g.Nodes[0].KV().Put(Within(t, patience), fmt.Sprint(i), make([]byte, 512<<10))
+		_, err := g.Nodes[0].KV().Put(Bounded(t), fmt.Sprint(i), make([]byte, 512<<10))
 		Must(t, err)
 	}
 	incomplete := func(err error, causes ...error) {
@@ -223,7 +223,7 @@ func TestClient_BackupBroken(t *testing.T) {
 	var b bytes.Buffer
 	// Not at the first write: by then all of it may have arrived.
 	left.Store(3 << 20)
-	incomplete(c.Backup(Within(t, patience), &b))
+	incomplete(c.Backup(Bounded(t), &b))
 	left.Store(-2 * breakingNever)
 	if b.Len() == 0 {
 		t.Error("nothing was written")
@@ -231,14 +231,14 @@ func TestClient_BackupBroken(t *testing.T) {
 	WantError(t, conclave.Restore(t.Context(), t.TempDir(), &b), conclave.ErrCorrupt)
 
 	failure := errors.New("no space left")
-	incomplete(c.Backup(Within(t, patience), writerFunc(func([]byte) (int, error) { return 0, failure })), failure)
-	incomplete(c.Backup(Within(t, patience), writerFunc(func([]byte) (int, error) { return 0, nil })), io.ErrShortWrite)
+	incomplete(c.Backup(Bounded(t), writerFunc(func([]byte) (int, error) { return 0, failure })), failure)
+	incomplete(c.Backup(Bounded(t), writerFunc(func([]byte) (int, error) { return 0, nil })), io.ErrShortWrite)
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := c.Backup(ctx, writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })); err != nil { // nil: all of it had arrived
 		incomplete(err, context.Canceled)
 	}
-	incomplete(g.Nodes[0].Backup(Within(t, patience), writerFunc(func([]byte) (int, error) { return 0, failure })), failure)
-	Must(t, c.Backup(Within(t, patience), io.Discard))
+	incomplete(g.Nodes[0].Backup(Bounded(t), writerFunc(func([]byte) (int, error) { return 0, failure })), failure)
+	Must(t, c.Backup(Bounded(t), io.Discard))
 
 	g.Kill(0)
 	incomplete(c.Backup(Within(t, 300*time.Millisecond), io.Discard), context.DeadlineExceeded)
@@ -261,7 +261,7 @@ func TestBackup_WriterOfGroup(t *testing.T) {
 			io.EOF, io.ErrUnexpectedEOF,
 		} {
 			for _, failure := range []error{sentinel, fmt.Errorf("store: %w", sentinel), &conclave.Error{Op: "put", Name: "part", Err: sentinel}} {
-				err := backup(Within(t, patience), writerFunc(func([]byte) (int, error) { return 0, failure }))
+				err := backup(Bounded(t), writerFunc(func([]byte) (int, error) { return 0, failure }))
 				WantError(t, err, conclave.ErrIncomplete)
 				for _, misleading := range []error{conclave.ErrUnavailable, conclave.ErrBusy, conclave.ErrUnknown, conclave.ErrClosed, conclave.ErrCorrupt} {
 					if errors.Is(err, misleading) {

@@ -13,7 +13,7 @@ import (
 // not even registered, and one of the kinds that they send is urgent. In short mode, which the race detector's run uses, their
 // commands are small: for each large buffer the detector's own memory has page faults, which leave the members no processor.
 func TestClient_FloodStarvesNoOther(t *testing.T) {
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3)
 	lead := g.Leader()
 	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes[lead])
 	sizes := []int{1<<20 - 1000, 100 << 10, 10 << 10, 1 << 10, 100, 10, 0, 0}
@@ -49,7 +49,7 @@ func TestClient_FloodStarvesNoOther(t *testing.T) {
 	}
 	Pass(2 * time.Second)
 	for range 5 {
-		if _, err := c.KV().Put(Within(t, time.Minute), "k", nil); err != nil {
+		if _, err := c.KV().Put(Bounded(t), "k", nil); err != nil {
 			t.Error(err)
 		}
 	}

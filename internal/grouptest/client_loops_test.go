@@ -36,12 +36,12 @@ func abruptly(t *testing.T, f func()) {
 func TestClient_LoopsEndAbruptly(t *testing.T) {
 	t.Parallel()
 	n := Alone(t)
-	_, err := n.KV().Put(Within(t, patience), "k", []byte("v"))
+	_, err := n.KV().Put(Bounded(t), "k", []byte("v"))
 	Must(t, err)
 	for name, end := range endings() {
 		t.Run(name, func(t *testing.T) {
 			c := Dial(t, &conclave.ClientConfig{}, n)
-			ctx := Within(t, patience)
+			ctx := Bounded(t)
 			for range 150 {
 				abruptly(t, func() {
 					for range c.KV().Watch(ctx, "", 0) {
@@ -87,7 +87,7 @@ func TestCallbacks_EndAbruptly(t *testing.T) {
 				lost <- name
 			}}
 			cfg.VerifyPeer = func(conclave.Peer) error { refused.Do(end); return nil }
-			n, err := conclave.Open(Within(t, patience), &cfg)
+			n, err := conclave.Open(Bounded(t), &cfg)
 			Must(t, err)
 			t.Cleanup(func() { Kill(n) })
 			var dialed sync.Once
@@ -96,12 +96,12 @@ func TestCallbacks_EndAbruptly(t *testing.T) {
 			for _, lock := range []string{"first", "second"} {
 				s := MustSession(t, n, Lasting())
 				MustLock(t, s.FencedLock(lock))
-				Must(t, n.CloseSession(Within(t, patience), s.ID()))
+				Must(t, n.CloseSession(Bounded(t), s.ID()))
 			}
 			if name := <-lost; name != "second" {
 				t.Errorf("the loss of %q is reported", name)
 			}
-			Must(t, n.Close(Within(t, patience)))
+			Must(t, n.Close(Bounded(t)))
 		})
 	}
 }

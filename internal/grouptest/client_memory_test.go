@@ -190,7 +190,7 @@ func TestClient_NamesNotRead(t *testing.T) {
 		for k := range 128 {
 			ops = append(ops, conclave.OpPut(fmt.Sprint(i+k), nil))
 		}
-		_, err := g.Nodes[0].KV().Txn(Within(t, patience), ops...)
+		_, err := g.Nodes[0].KV().Txn(Bounded(t), ops...)
 		Must(t, err)
 	}
 	conn := hostileClient(t, g.Nodes[0])

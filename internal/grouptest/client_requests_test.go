@@ -45,7 +45,7 @@ func TestClient_TooManyWatches(t *testing.T) {
 	for range watches - most {
 		WantError(t, <-ended, conclave.ErrBusy)
 	}
-	_, err := c.KV().Put(Within(t, patience), "k", nil)
+	_, err := c.KV().Put(Bounded(t), "k", nil)
 	Must(t, err)
 	for range most {
 		<-changes
@@ -71,7 +71,7 @@ func TestClient_FailedRequestsKeepConnection(t *testing.T) {
 		dials.Add(1)
 		return new(net.Dialer).DialContext(ctx, "tcp", addr)
 	}}, g.Nodes...)
-	kv, ctx := c.KV(), Within(t, patience)
+	kv, ctx := c.KV(), Bounded(t)
 	entry, err := kv.Put(ctx, "k", nil)
 	Must(t, err)
 	before := dials.Load()
@@ -127,12 +127,12 @@ func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("no room"
 func TestClient_ManyReads(t *testing.T) {
 	g := Start(t, 1)
 	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
-	_, err := c.KV().Put(Within(t, patience), "k", nil)
+	_, err := c.KV().Put(Bounded(t), "k", nil)
 	Must(t, err)
 	var wg sync.WaitGroup
 	for range 2000 {
 		wg.Go(func() {
-			if _, err := c.KV().Get(Within(t, patience), "k"); err != nil {
+			if _, err := c.KV().Get(Bounded(t), "k"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -147,18 +147,18 @@ func TestClient_ListTooLarge(t *testing.T) {
 	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
 	value := make([]byte, 512<<10)
 	for i := range 129 {
-		_, err := g.Nodes[0].KV().Put(Within(t, patience), fmt.Sprint("k/", i), value)
+		_, err := g.Nodes[0].KV().Put(Bounded(t), fmt.Sprint("k/", i), value)
 		Must(t, err)
 	}
-	_, err := c.KV().List(Within(t, patience), "k/")
+	_, err := c.KV().List(Bounded(t), "k/")
 	WantError(t, err, conclave.ErrTooLarge)
-	if keys, err := c.KV().Keys(Within(t, patience), "k/", ""); err != nil || len(keys) != 129 {
+	if keys, err := c.KV().Keys(Bounded(t), "k/", ""); err != nil || len(keys) != 129 {
 		t.Errorf("%d keys, %v", len(keys), err)
 	}
-	if entries, err := c.KV().List(Within(t, patience), "k/1"); err != nil || len(entries) != 40 || len(entries[0].Value) != len(value) {
+	if entries, err := c.KV().List(Bounded(t), "k/1"); err != nil || len(entries) != 40 || len(entries[0].Value) != len(value) {
 		t.Errorf("%d entries, %v", len(entries), err)
 	}
-	_, err = c.KV().List(Within(t, patience), "\xff")
+	_, err = c.KV().List(Bounded(t), "\xff")
 	WantError(t, err, conclave.ErrInvalid)
 }
 
@@ -168,7 +168,7 @@ func TestClient_AnswersNotRead(t *testing.T) {
 	g := Start(t, 1, keepConnections)
 	Dial(t, &conclave.ClientConfig{}, g.Nodes...) // the group is at the feature level of clients
 	for i := range 128 {
-		_, err := g.Nodes[0].KV().Put(Within(t, patience), fmt.Sprint("k/", i), make([]byte, 32<<10))
+		_, err := g.Nodes[0].KV().Put(Bounded(t), fmt.Sprint("k/", i), make([]byte, 32<<10))
 		Must(t, err)
 	}
 	key := hostile.NewKey()

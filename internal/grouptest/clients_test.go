@@ -17,7 +17,7 @@ import (
 // The member that a client is connected to dies: its holds, its places in queues and its
 // watches survive that, with another member.
 func TestClient_MemberDies(t *testing.T) {
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3)
 	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
 	i := memberOf(g, c)
 	held, queued := c.FencedLock("held"), c.FencedLock("queued")
@@ -41,14 +41,14 @@ func TestClient_MemberDies(t *testing.T) {
 	}
 	MustUnlock(t, held)
 	MustUnlock(t, queued)
-	_, err := c.KV().Put(Within(t, patience), "k", []byte("v"))
+	_, err := c.KV().Put(Bounded(t), "k", []byte("v"))
 	Must(t, err)
 }
 
 // Each increment by clients takes effect once, while members are killed and restarted under
 // them.
 func TestClient_ExactlyOnceAcrossMembers(t *testing.T) {
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3)
 	const clients = 4
 	rounds := often(40)
 	total := 0 // under the lock that is being tested
@@ -89,7 +89,7 @@ func TestClient_ExactlyOnceAcrossMembers(t *testing.T) {
 	if total != clients*rounds {
 		t.Errorf("%d increments, want %d", total, clients*rounds)
 	}
-	keys, err := g.Nodes[0].KV().Keys(Within(t, patience), "count/", "")
+	keys, err := g.Nodes[0].KV().Keys(Bounded(t), "count/", "")
 	if err != nil || len(keys) != total {
 		t.Errorf("%d keys, %v; want %d", len(keys), err, total)
 	}
@@ -97,9 +97,9 @@ func TestClient_ExactlyOnceAcrossMembers(t *testing.T) {
 
 // A watch of a client continues with another member where it was: each change once, in order.
 func TestClient_WatchContinues(t *testing.T) {
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3)
 	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
-	index, err := c.KV().Index(Within(t, patience))
+	index, err := c.KV().Index(Bounded(t))
 	Must(t, err)
 	const changes = 60
 	seen := make(chan string, changes)
@@ -120,7 +120,7 @@ func TestClient_WatchContinues(t *testing.T) {
 			g.Kill(killed)
 			g.Start(killed)
 		}
-		_, err := g.Nodes[0].KV().Put(Within(t, patience), fmt.Sprint("k/", i), nil)
+		_, err := g.Nodes[0].KV().Put(Bounded(t), fmt.Sprint("k/", i), nil)
 		Must(t, err)
 	}
 	for i := range changes {
@@ -138,7 +138,7 @@ func TestClient_WatchContinues(t *testing.T) {
 // memberOf returns the member that a client is connected to.
 func memberOf(g *Group, c *conclave.Client) int {
 	g.T.Helper()
-	status, err := c.Status(Within(g.T, patience))
+	status, err := c.Status(Bounded(g.T))
 	Must(g.T, err)
 	return slices.IndexFunc(g.Nodes, func(n *conclave.Node) bool { return n != nil && n.Status().ID == status.ID })
 }
@@ -146,18 +146,18 @@ func memberOf(g *Group, c *conclave.Client) int {
 // Members are closed gracefully one after the other, as in a rolling upgrade. A client keeps
 // what it holds, and none of its calls fails.
 func TestClient_RollingRestart(t *testing.T) {
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3)
 	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
 	lock := c.FencedLock("x")
 	fence := MustLock(t, lock)
 	for range 4 {
 		i := memberOf(g, c)
-		Must(t, g.Nodes[i].Close(Within(t, patience)))
-		if l, err := c.Explain(Within(t, patience), "x"); err != nil || l.Fence != fence {
+		Must(t, g.Nodes[i].Close(Bounded(t)))
+		if l, err := c.Explain(Bounded(t), "x"); err != nil || l.Fence != fence {
 			t.Fatalf("%+v, %v; want fence %v", l, err, fence)
 		}
 		g.Start(i)
-		_, err := c.KV().Put(Within(t, patience), "k", nil)
+		_, err := c.KV().Put(Bounded(t), "k", nil)
 		Must(t, err)
 	}
 	if f, err := lock.Fence(); f != fence || err != nil {
@@ -169,26 +169,26 @@ func TestClient_RollingRestart(t *testing.T) {
 // What a member does for a client: leadership, membership, backups. Refusals are those of a
 // node.
 func TestClient_Administers(t *testing.T) {
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3)
 	c := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	next := g.Others(g.Leader())[0]
 	g.MustTransfer(c, next)
-	if status, err := c.Status(Within(t, patience)); err != nil || len(status.Members) != 3 {
+	if status, err := c.Status(Bounded(t)); err != nil || len(status.Members) != 3 {
 		t.Errorf("%+v, %v", status, err)
 	}
-	WantError(t, c.TransferLeadership(Within(t, patience), 12345), conclave.ErrInvalid)
-	WantError(t, c.RemoveMember(Within(t, patience), 12345), conclave.ErrInvalid)
+	WantError(t, c.TransferLeadership(Bounded(t), 12345), conclave.ErrInvalid)
+	WantError(t, c.RemoveMember(Bounded(t), 12345), conclave.ErrInvalid)
 	var backup bytes.Buffer
-	Must(t, c.Backup(Within(t, patience), &backup))
+	Must(t, c.Backup(Bounded(t), &backup))
 	Must(t, conclave.Restore(t.Context(), filepath.Join(t.TempDir(), "restored"), &backup))
 	removed := g.Others(memberOf(g, c))[0]
-	Must(t, c.RemoveMember(Within(t, patience), g.Nodes[removed].Status().ID))
+	Must(t, c.RemoveMember(Bounded(t), g.Nodes[removed].Status().ID))
 	for _, check := range []string{"gossip", conclave.ProcessCheck} {
-		_, err := c.NewSession(Within(t, patience), &conclave.SessionConfig{Checks: []string{check}})
+		_, err := c.NewSession(Bounded(t), &conclave.SessionConfig{Checks: []string{check}})
 		WantError(t, err, conclave.ErrInvalid)
 	}
-	WantError(t, c.CloseSession(Within(t, patience), conclave.SessionID{1}), conclave.ErrSessionNotFound)
-	Must(t, c.Close(Within(t, patience)))
+	WantError(t, c.CloseSession(Bounded(t), conclave.SessionID{1}), conclave.ErrSessionNotFound)
+	Must(t, c.Close(Bounded(t)))
 	_, err := c.FencedLock("x").Lock(t.Context())
 	WantError(t, err, conclave.ErrClosed)
 	_, err = c.Status(t.Context())

@@ -116,18 +116,18 @@ func closesWithin(t *testing.T, name, kind string) {
 	if name == "Events" {
 		events = &conclave.Events{SessionEnded: func(conclave.SessionID, error) { closes() }}
 	}
-	n, err := conclave.Open(Within(t, patience), &conclave.Config{Tracer: app, Events: events})
+	n, err := conclave.Open(Bounded(t), &conclave.Config{Tracer: app, Events: events})
 	Must(t, err)
 	t.Cleanup(func() { Kill(n) })
 	a = n
 	if kind == "client" {
-		a, err = conclave.Dial(Within(t, patience), &conclave.ClientConfig{Addresses: []string{n.Addr()}, Tracer: app, Events: events})
+		a, err = conclave.Dial(Bounded(t), &conclave.ClientConfig{Addresses: []string{n.Addr()}, Tracer: app, Events: events})
 		Must(t, err)
 	}
 	MustPut(t, a.KV(), "k", "v")
 	MustLock(t, a.FencedLock("held"))
 	ended := make(chan struct{})
-	go func() { defer close(ended); closers(a, closes)[name](Within(t, patience)) }()
+	go func() { defer close(ended); closers(a, closes)[name](Bounded(t)) }()
 	for _, c := range []<-chan struct{}{closed, ended} {
 		select {
 		case <-c:

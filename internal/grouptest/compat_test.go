@@ -68,7 +68,7 @@ func inDirectories(dir string) Option {
 func writeGroup(t *testing.T, dir string) {
 	t.Helper()
 	Must(t, os.RemoveAll(dir))
-	g := Start(t, 3, inDirectories(dir), LongSessions)
+	g := Start(t, 3, inDirectories(dir))
 	w := written{Fences: make(map[string]conclave.Fence)}
 	for i := range g.Nodes {
 		w.Members = append(w.Members, g.ID(i))

@@ -54,7 +54,7 @@ func (c *ownContext) Err() error {
 func TestContext_AskedByTheCallerOnly(t *testing.T) {
 	t.Parallel()
 	BothWays(t, func(t *testing.T, a Access) {
-		ctx := newOwnContext(Within(t, patience))
+		ctx := newOwnContext(Bounded(t))
 		l, k := a.FencedLock("l"), a.KV()
 		for range 2 {
 			_, err := l.Lock(ctx)
@@ -110,11 +110,11 @@ func TestContext_BlocksItsCallOnly(t *testing.T) { // not parallel: it looks at 
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, err := a.FencedLock(name, conclave.Linger(time.Minute)).TryLock(Within(t, patience))
+			_, err := a.FencedLock(name, conclave.Linger(time.Minute)).TryLock(Bounded(t))
 			if !errors.Is(err, conclave.ErrLocked) {
 				t.Errorf("TryLock: %v", err)
 			}
-			if err := held.Unlock(Within(t, patience)); err != nil {
+			if err := held.Unlock(Bounded(t)); err != nil {
 				t.Error(err)
 			}
 		}()

@@ -28,7 +28,7 @@ func newTask(t *testing.T, n Access, name string, shared bool) *task {
 	if shared {
 		lock = l.RLock
 	}
-	_, err := lock(Within(t, patience))
+	_, err := lock(Bounded(t))
 	Must(t, err)
 	return &task{s, l, shared}
 }
@@ -40,7 +40,7 @@ func (k *task) release(t *testing.T) {
 	if k.shared {
 		unlock = k.held.RUnlock
 	}
-	Must(t, unlock(Within(t, patience)))
+	Must(t, unlock(Bounded(t)))
 }
 
 // requested is what came of a request of a task.
@@ -61,7 +61,7 @@ func requestAll(t *testing.T, tasks []*task, names []string, shared bool) <-chan
 			lock = l.RLock
 		}
 		go func() {
-			_, err := lock(Within(t, patience))
+			_, err := lock(Bounded(t))
 			results <- requested{i, l, err}
 		}()
 	}
@@ -90,7 +90,7 @@ func wantCycle(t *testing.T, err error, by int, tasks []*task, names []string) {
 // lock the others get theirs, one after the other.
 func TestRefuseDeadlock_OneIsRefused(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3)
 	client := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	access := []Access{g.Nodes[0], client, g.Nodes[1], g.Nodes[2]}
 	for name, row := range map[string]struct {
@@ -128,7 +128,7 @@ func TestRefuseDeadlock_OneIsRefused(t *testing.T) {
 				if row.wantedShared {
 					unlock = r.lock.RUnlock
 				}
-				Must(t, unlock(Within(t, patience)))
+				Must(t, unlock(Bounded(t)))
 				tasks[r.by].release(t)
 			}
 		})
@@ -139,9 +139,9 @@ func TestRefuseDeadlock_OneIsRefused(t *testing.T) {
 // waits for ever: one that is refused releases what it holds and begins again.
 func TestRefuseDeadlock_Stress(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, FaultyNetwork, LongSessions)
+	g := Start(t, 3, FaultyNetwork)
 	client := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
-	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
+	ctx, stop := context.WithCancel(Bounded(t))
 	var moving, users sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
 	var done, refused atomic.Int64
@@ -192,8 +192,8 @@ func lockSome(ctx context.Context, s *conclave.Session, random *rand.Rand) (err 
 // What the option cannot be combined with is refused, and a TryLock does not wait.
 func TestRefuseDeadlock_Options(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 1, LongSessions)
-	ctx := Within(t, patience)
+	g := Start(t, 1)
+	ctx := Bounded(t)
 	for _, opts := range [][]conclave.LockOption{
 		{conclave.RefuseDeadlock(), conclave.Linger(time.Second)}, {conclave.Linger(time.Second), conclave.RefuseDeadlock()},
 	} {

@@ -54,7 +54,7 @@ func BothWays(t *testing.T, test func(t *testing.T, a Access)) {
 	t.Run("node", func(t *testing.T) { test(t, Alone(t)) })
 	t.Run("client", func(t *testing.T) {
 		// The group learns of clients after 10 heartbeats.
-		n, err := conclave.Open(Within(t, patience), &conclave.Config{HeartbeatInterval: 10 * time.Millisecond})
+		n, err := conclave.Open(Bounded(t), &conclave.Config{HeartbeatInterval: 10 * time.Millisecond})
 		Must(t, err)
 		t.Cleanup(func() { Kill(n) })
 		test(t, Dial(t, &conclave.ClientConfig{}, n))
@@ -68,7 +68,7 @@ func Dial(t testing.TB, cfg *conclave.ClientConfig, nodes ...*conclave.Node) *co
 		cfg.Addresses = append(cfg.Addresses, n.Addr())
 	}
 	cfg.Logger = logger(t, -1)
-	c, err := conclave.Dial(Within(t, patience), cfg)
+	c, err := conclave.Dial(Bounded(t), cfg)
 	Must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/storage"
@@ -16,7 +15,7 @@ func TestDirectory_InUse(t *testing.T) {
 	t.Parallel()
 	t.Run("by this process", func(t *testing.T) {
 		c := SoloConfig(t)
-		n, err := conclave.Open(Within(t, 20*time.Second), &c)
+		n, err := conclave.Open(Bounded(t), &c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +35,7 @@ func TestDirectory_InUse(t *testing.T) {
 func formed(t *testing.T, c conclave.Config) (last conclave.Fence) {
 	t.Helper()
 	for range 2 {
-		n, err := conclave.Open(Within(t, 20*time.Second), &c)
+		n, err := conclave.Open(Bounded(t), &c)
 		if err != nil {
 			t.Fatal(err)
 		}

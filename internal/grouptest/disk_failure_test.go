@@ -51,7 +51,7 @@ func TestDiskFailure_StopsNodeOnly(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/%v", kind, reason), func(t *testing.T) {
 				t.Parallel()
 				disk := &faultyDisk{kind: kind, reason: reason}
-				g := Start(t, 3, Edit(func(i int, c *conclave.Config, h *cluster.Seams) {
+				g := Start(t, 3, ShortSessions, Edit(func(i int, c *conclave.Config, h *cluster.Seams) {
 					c.Dir = "data"
 					h.FS = vfs.NewMem()
 					if i == 0 {
@@ -75,7 +75,7 @@ func TestDiskFailure_StopsNodeOnly(t *testing.T) {
 				})
 				select {
 				case <-victim.Done():
-				case <-time.After(20 * time.Second):
+				case <-time.After(patience):
 					t.Fatal("the node has not stopped")
 				}
 				wg.Wait()
@@ -105,7 +105,7 @@ func TestDiskFailure_StopsNodeOnly(t *testing.T) {
 // A leader whose disk hangs loses leadership.
 func TestDiskHang_LeaderStepsDown(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, PoweredDisks, LongSessions)
+	g := Start(t, 3, PoweredDisks)
 	hung := g.Leader()
 	release := g.Seams[hung].FS.(*PoweredDisk).Hang()
 	defer release()

@@ -17,7 +17,7 @@ func TestDivergence_OnlyFaultyMemberStops(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		t.Run(fmt.Sprintf("leads=%t", leads), func(t *testing.T) {
 			t.Parallel()
-			g := Start(t, 3, LongSessions)
+			g := Start(t, 3)
 			g.WantWorking()
 			faulty := g.Leader()
 			if !leads {
@@ -57,7 +57,7 @@ func TestDivergence_OnlyFaultyMemberStops(t *testing.T) {
 // continue. The third one decides.
 func TestDivergence_OneVoterDown(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3)
 	g.WantWorking()
 	leader := g.Leader()
 	down, faulty := g.Others(leader)[0], g.Others(leader)[1]

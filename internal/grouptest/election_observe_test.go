@@ -85,7 +85,7 @@ func TestObserve_EachChange(t *testing.T) {
 // one after it.
 func TestObserve_AcrossSnapshot(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, ShortLog, LongSessions, MemoryNetwork)
+	g := Start(t, 3, ShortLog, MemoryNetwork)
 	away := (g.Leader() + 1) % 3
 	other := g.Nodes[(away+1)%3]
 	ctx, cancel := context.WithCancel(t.Context())

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -22,7 +21,7 @@ func TestElection_Disconnections(t *testing.T) {
 	}
 	g := Start(t, 3, MemoryNetwork)
 	e := &elections{
-		t: t, g: g, ctx: Within(t, 3*time.Minute), led: make(chan leading),
+		t: t, g: g, ctx: Bounded(t), led: make(chan leading),
 		leaders: make(map[conclave.Fence]int),
 	}
 	watched := e.observeAll()

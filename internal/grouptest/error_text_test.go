@@ -11,10 +11,10 @@ import (
 func TestError_TextWithoutRepetition(t *testing.T) {
 	t.Parallel()
 	g := Start(t, 2)
-	Must(t, g.Nodes[0].Leave(Within(t, patience)))
+	Must(t, g.Nodes[0].Leave(Bounded(t)))
 	g.Nodes[0] = nil
 	g.AwaitMembers(1)
-	last := g.Nodes[1].Leave(Within(t, patience))
+	last := g.Nodes[1].Leave(Bounded(t))
 	WantError(t, last, conclave.ErrLastVoter)
 	_, removed := g.Open(0, patience)
 	WantError(t, removed, conclave.ErrRemoved)

@@ -19,8 +19,8 @@ func TestExactlyOnce_Locks(t *testing.T) {
 	t.Parallel()
 	const owners = 8
 	cycles := often(250)
-	g := Start(t, 3, FaultyNetwork, LongSessions)
-	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
+	g := Start(t, 3, FaultyNetwork)
+	ctx, stop := context.WithCancel(Bounded(t))
 	var moving sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
 
@@ -104,7 +104,7 @@ func moveLeadership(ctx context.Context, g *Group, every time.Duration) {
 // wantIdle checks on every member that nothing is held or queued.
 func (g *Group) wantIdle(name string) {
 	g.T.Helper()
-	ctx := Within(g.T, 20*time.Second)
+	ctx := Bounded(g.T)
 	for _, n := range g.Nodes {
 		if list, err := Collect(n.Locks(ctx, name)); err != nil || len(list) != 0 {
 			g.T.Errorf("still there: %+v %v", list, err)
@@ -116,7 +116,7 @@ func (g *Group) wantIdle(name string) {
 // goroutine remains. It counts goroutines, so that no other test may run beside it.
 func TestLock_CancelledLeavesNothing(t *testing.T) {
 	g := Start(t, 3)
-	ctx := Within(t, 100*time.Second)
+	ctx := Bounded(t)
 	goroutines := settledGoroutines(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	delays := make([]time.Duration, 1000)
@@ -164,7 +164,7 @@ func TestLock_CancelledLeavesNothing(t *testing.T) {
 // background.
 func (g *Group) awaitIdle(name string) {
 	g.T.Helper()
-	ctx := Within(g.T, 20*time.Second)
+	ctx := Bounded(g.T)
 	for _, n := range g.Nodes {
 		for {
 			list, err := Collect(n.Locks(ctx, name))

@@ -2,7 +2,6 @@ package grouptest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -14,7 +13,7 @@ func TestFailureDetector_ProcessKilled(t *testing.T) {
 	g := Start(t, 3)
 	victim := (g.Leader() + 1) % 3
 	watcher := g.Nodes[(victim+1)%3]
-	ctx := Within(t, 60*time.Second)
+	ctx := Bounded(t)
 	s, err := g.Nodes[victim].NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: conclave.NoLockDelay, Behavior: conclave.DeleteKeys})
 	if err != nil {
 		t.Fatal(err)

@@ -45,11 +45,13 @@ var byLevel = map[string]map[string]func(g *Group){
 
 // A new group has everything that its founders support from the first call on.
 func TestFirstCall_HasAllFeatures(t *testing.T) {
+	t.Parallel()
 	for _, level := range slices.Sorted(maps.Keys(byLevel)) {
 		for name, first := range byLevel[level] {
 			for _, n := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%s/%s/%d", level, name, n), func(t *testing.T) {
-					first(Start(t, n, LongSessions, Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.Tracer = new(causes) })))
+					t.Parallel()
+					first(Start(t, n, keepConnections, Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.Tracer = new(causes) })))
 				})
 			}
 		}
@@ -80,7 +82,7 @@ func firstLingers(g *Group) {
 	l := g.Nodes[0].FencedLock("x", conclave.Linger(time.Minute))
 	MustLock(g.T, l)
 	MustUnlock(g.T, l)
-	info, err := l.Info(Within(g.T, patience))
+	info, err := l.Info(Bounded(g.T))
 	if err != nil || !info.Held || !info.Lingering {
 		g.T.Errorf("after the first release the lock is %+v, %v", info, err)
 	}
@@ -88,7 +90,7 @@ func firstLingers(g *Group) {
 
 func firstHasLabel(g *Group) {
 	MustLock(g.T, g.Nodes[0].FencedLock("x", conclave.WithLabel("run 1")))
-	info, err := g.last().FencedLock("x").Info(Within(g.T, patience))
+	info, err := g.last().FencedLock("x").Info(Bounded(g.T))
 	if err != nil || info.Label != "run 1" || info.Since < 0 {
 		g.T.Errorf("%+v, %v", info, err)
 	}
@@ -96,7 +98,7 @@ func firstHasLabel(g *Group) {
 
 func firstIsExplained(g *Group) {
 	MustLock(g.T, g.Nodes[0].FencedLock("x", conclave.WithLabel("run 1")))
-	e, err := g.last().Explain(Within(g.T, patience), "x")
+	e, err := g.last().Explain(Bounded(g.T), "x")
 	if err != nil || e.Holder.Label != "run 1" || e.Holder.Since < 0 {
 		g.T.Errorf("%+v, %v", e, err)
 	}
@@ -105,15 +107,15 @@ func firstIsExplained(g *Group) {
 func firstEnds(g *Group) {
 	l := g.last().FencedLock("x", conclave.MaxHold(time.Hour))
 	MustLock(g.T, l)
-	Must(g.T, l.Extend(Within(g.T, patience), time.Minute))
-	info, err := l.Info(Within(g.T, patience))
+	Must(g.T, l.Extend(Bounded(g.T), time.Minute))
+	info, err := l.Info(Bounded(g.T))
 	if err != nil || info.EndsIn <= 0 || info.EndsIn > time.Minute {
 		g.T.Errorf("%+v, %v", info, err)
 	}
 }
 
 func firstTakesSet(g *Group) {
-	ctx := Within(g.T, patience)
+	ctx := Bounded(g.T)
 	set := g.last().LockSet([]string{"x"}, conclave.Shared("y"))
 	_, err := set.Lock(ctx)
 	Must(g.T, err)
@@ -124,7 +126,7 @@ func firstTakesSet(g *Group) {
 }
 
 func firstRunsJob(g *Group) {
-	ctx := Within(g.T, patience)
+	ctx := Bounded(g.T)
 	Must(g.T, g.last().Job("x").Once(ctx, "a", func(context.Context, conclave.Fence) error { return nil }))
 	info, err := g.Nodes[0].Job("x").Info(ctx)
 	if err != nil || len(info.Runs) != 1 || info.Runs[0].Result != conclave.JobDone {
@@ -134,7 +136,7 @@ func firstRunsJob(g *Group) {
 
 // firstIsNotReserved: the node waits for x behind a set that waits for y, which the node has.
 func firstIsNotReserved(g *Group) {
-	ctx, cancel := context.WithCancel(Within(g.T, patience))
+	ctx, cancel := context.WithCancel(Bounded(g.T))
 	a, b := g.Nodes[0], MustSession(g.T, g.last(), Lasting())
 	ay, ax, bx, bz := a.FencedLock("y"), a.FencedLock("x"), b.FencedLock("x"), b.FencedLock("z")
 	MustLock(g.T, ay)
@@ -162,20 +164,20 @@ func firstIsNotReserved(g *Group) {
 }
 
 func firstDeletesJob(g *Group) {
-	ctx, once := Within(g.T, patience), func(context.Context, conclave.Fence) error { return nil }
+	ctx, once := Bounded(g.T), func(context.Context, conclave.Fence) error { return nil }
 	Must(g.T, g.last().Job("x").Once(ctx, "a", once))
 	Must(g.T, g.Nodes[0].Job("x").Delete(ctx))
 	Must(g.T, g.last().Job("x").Once(ctx, "a", once))
 }
 
 func firstLocksElsewhere(g *Group) {
-	_, err := g.Nodes[0].CreateGroup(Within(g.T, patience), "further", conclave.GroupConfig{})
+	_, err := g.Nodes[0].CreateGroup(Bounded(g.T), "further", conclave.GroupConfig{})
 	Must(g.T, err)
 	MustLock(g.T, g.last().WithGroup("further").FencedLock("x"))
 }
 
 func firstWorksOnShards(g *Group) {
-	ctx, stop := context.WithCancel(Within(g.T, patience))
+	ctx, stop := context.WithCancel(Bounded(g.T))
 	defer stop()
 	begun := make(chan int, 2)
 	ended := make(chan error, 1)
@@ -247,7 +249,7 @@ func firstByClient(g *Group) {
 }
 
 func firstStandalone(g *Group) {
-	ctx := Within(g.T, patience)
+	ctx := Bounded(g.T)
 	if level := g.Member(len(g.Nodes) - 1).Replica().Level(); level < wire.LevelStandalone {
 		g.T.Errorf("the call would raise the level from %d", level)
 	}
@@ -260,15 +262,15 @@ func firstStandalone(g *Group) {
 // longer than the first one.
 func firstReusesKey(g *Group) {
 	c := newKeyed(g)
-	const valid = 2 * time.Second // from the group's time, which is that of its last entry
+	const valid = 10 * time.Second // from the group's time, which is that of its last entry
 	c.want(1, c.register(valid), wire.Code_OK)
 	Pass(valid + 100*time.Millisecond)
 	c.want(2, &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}, wire.Code_OK)
-	c.want(1, c.register(10*time.Second), wire.Code_UNKNOWN_INCARNATION)
+	c.want(1, c.register(time.Minute), wire.Code_UNKNOWN_INCARNATION)
 }
 
 func firstHasSlots(g *Group) {
-	ctx := Within(g.T, patience)
+	ctx := Bounded(g.T)
 	p, err := g.last().Semaphore("workers", 3).Acquire(ctx, 2)
 	Must(g.T, err)
 	info, err := g.Nodes[0].Semaphore("workers", 3).Info(ctx)

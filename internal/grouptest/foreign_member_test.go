@@ -49,7 +49,7 @@ func mustBeRefused(t *testing.T, c conclave.Config, j *Journal, reason string) e
 // openUntil opens a member that no group admits, until something is in its log. It returns Open's error.
 func openUntil(t *testing.T, c conclave.Config, logged func(own *Journal)) error {
 	t.Helper()
-	ctx, cancel := context.WithCancel(Within(t, 60*time.Second))
+	ctx, cancel := context.WithCancel(Bounded(t))
 	failed, own := make(chan error, 1), NewJournal()
 	c.Logger = own.Logger()
 	go func() {
@@ -172,12 +172,12 @@ func TestForming_TooLate(t *testing.T) {
 	for _, expect := range []int{0, 3} {
 		c := SoloConfig(t)
 		c.Join, c.Expect = g.Configs[0].Join, expect
-		n, err := conclave.Open(Within(t, 20*time.Second), &c)
+		n, err := conclave.Open(Bounded(t), &c)
 		Must(t, err)
 		if id := n.Status().ID; !slices.ContainsFunc(n.Status().Members, func(m conclave.Member) bool { return m.ID == id && m.Role == conclave.Standby }) {
 			t.Errorf("members %v, the new one is %v", n.Status().Members, id)
 		}
-		Must(t, n.Leave(Within(t, 20*time.Second)))
+		Must(t, n.Leave(Bounded(t)))
 	}
 	g.WantWorking()
 }
@@ -247,7 +247,7 @@ func TestForeignMember_JunkOnPort(t *testing.T) {
 func settledGoroutines(t *testing.T) (n int) {
 	t.Helper()
 	const rounds = 40
-	ctx := Within(t, 60*time.Second)
+	ctx := Bounded(t)
 	for same := 0; same < rounds; same++ {
 		if now := runtime.NumGoroutine(); now != n {
 			n, same = now, 0
@@ -263,7 +263,7 @@ func settledGoroutines(t *testing.T) (n int) {
 // awaitGoroutines blocks until there are about so many goroutines.
 func awaitGoroutines(t *testing.T, before int) {
 	t.Helper()
-	for ctx := Within(t, 20*time.Second); runtime.NumGoroutine() > before+5; runtime.Gosched() {
+	for ctx := Bounded(t); runtime.NumGoroutine() > before+5; runtime.Gosched() {
 		if ctx.Err() != nil {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])

@@ -68,9 +68,9 @@ func ShortLog(g *Group) {
 	Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { s.KeepEntries = 20 })(g)
 }
 
-// LongSessions sets a session TTL that does not pass during a test.
-func LongSessions(g *Group) {
-	Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.SessionTTL = time.Minute })(g)
+// ShortSessions sets a session TTL for tests that wait for its end.
+func ShortSessions(g *Group) {
+	Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.SessionTTL = 10 * time.Second })(g)
 }
 
 // LongElections sets an election timeout that a busy machine does not take.
@@ -90,12 +90,12 @@ func PoweredDisks(g *Group) {
 func Start(t testing.TB, n int, opts ...Option) *Group {
 	t.Helper()
 	g := newGroup(t, n, opts)
-	g.patience, g.interval = 30*time.Second, time.Millisecond
+	g.patience, g.interval = patience, time.Millisecond
 	for i := range n {
 		c := &g.Configs[i]
 		*c = conclave.Config{
 			Name: fmt.Sprint("member-", i), Dir: filepath.Join(t.TempDir(), "data"),
-			HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond, SessionTTL: 2 * time.Second,
+			HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond, SessionTTL: time.Minute,
 		}
 		if g.Net == nil {
 			c.Listener = listenOnLoopback(t)
@@ -269,12 +269,12 @@ func (g *Group) cleanUp() {
 		defer close(ended)
 		g.KillAll()
 	}()
-	bound := time.NewTimer(longPatience)
+	bound := time.NewTimer(patience)
 	defer bound.Stop()
 	select {
 	case <-ended:
 	case <-bound.C:
-		g.T.Errorf("the members have not ended %v after they were killed:\n\n%s", longPatience, allStacks())
+		g.T.Errorf("the members have not ended %v after they were killed:\n\n%s", patience, allStacks())
 	}
 }
 
@@ -357,11 +357,14 @@ func (g *Group) MustTransfer(by interface {
 // ID returns a running member's ID.
 func (g *Group) ID(i int) conclave.MemberID { return g.Nodes[i].Status().ID }
 
-// AwaitApplied blocks until a member has applied what the leader has committed now.
+// AwaitApplied blocks until a member has applied what is committed now. A new leader may know of less than the last one.
 func (g *Group) AwaitApplied(i int) {
 	g.T.Helper()
-	target := g.Nodes[g.Leader()].Status().Commit
-	if !g.poll(longPatience, func() bool { return g.Nodes[i].Status().Applied >= target }) {
+	var target uint64
+	for _, m := range g.Running() {
+		target = max(target, g.Nodes[m].Status().Commit)
+	}
+	if !g.poll(patience, func() bool { return g.Nodes[i].Status().Applied >= target }) {
 		g.T.Fatalf("member %d has applied %d; want %d: %v", i, g.Nodes[i].Status().Applied, target, g.Nodes[i].Err())
 	}
 }

@@ -24,7 +24,7 @@ func FailedChecks(n *conclave.Node) (names, texts string) {
 func AwaitHealth(t testing.TB, n *conclave.Node, failed string) (texts string) {
 	t.Helper()
 	var names string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); Pass(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); Pass(10 * time.Millisecond) {
 		if names, texts = FailedChecks(n); names == failed {
 			return texts
 		}

@@ -19,7 +19,6 @@ func TestHealth_NoQuorum(t *testing.T) {
 	g := Start(t, 3)
 	n := g.Nodes[0]
 	AwaitHealth(t, n, "")
-	WantHealth(t, n, true, true)
 	g.Kill(1, 2)
 	AwaitHealth(t, n, "leader")
 	WantHealth(t, n, true, false)

@@ -25,7 +25,7 @@ func TestJob_OnceOverAll(t *testing.T) {
 		var calls sync.WaitGroup
 		for _, n := range []Access{g.Nodes[0], g.Nodes[1], g.Nodes[2], client} {
 			calls.Go(func() {
-				err := n.Job("nightly").Once(Within(t, patience), key, func(context.Context, conclave.Fence) error {
+				err := n.Job("nightly").Once(Bounded(t), key, func(context.Context, conclave.Fence) error {
 					runs.Add(1)
 					return nil
 				})
@@ -117,9 +117,9 @@ func (u *jobUsers) runAll(ctx context.Context, n Access, rng *rand.Rand) {
 // moves, and some leave while they wait. Each key runs to its end once.
 func TestJob_OnceStress(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, FaultyNetwork, LongSessions)
+	g := Start(t, 3, FaultyNetwork)
 	client := Dial(t, &conclave.ClientConfig{SessionTTL: time.Hour}, g.Nodes...)
-	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
+	ctx, stop := context.WithCancel(Bounded(t))
 	var moving, users sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
 	u := &jobUsers{t: t, keys: make([]jobKey, 40)}
@@ -143,7 +143,7 @@ func TestJob_OnceStress(t *testing.T) {
 		t.Errorf("%d calls of %d, %d attempts, %d left: the test tests too little", u.done.Load(), want, attempts, u.left.Load())
 	}
 	AwaitJob(t, g.Nodes[0].Job("nightly"), func(i conclave.JobInfo) bool { return i.Running+i.Waiting == 0 }) // what left is withdrawn
-	info, err := g.Nodes[0].Job("nightly").Info(Within(t, patience))
+	info, err := g.Nodes[0].Job("nightly").Info(Bounded(t))
 	if err != nil || len(info.Runs) != len(u.keys) {
 		t.Errorf("%d runs, %v", len(info.Runs), err)
 	}
@@ -160,13 +160,13 @@ func TestJob_SnapshotSkipsDecision(t *testing.T) {
 	for name, result := range map[string]error{"granted": errAttempt, "closed": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := Start(t, 3, ShortLog, LongSessions, MemoryNetwork)
+			g := Start(t, 3, ShortLog, MemoryNetwork)
 			away := (g.Leader() + 1) % 3
 			other := g.Nodes[(away+1)%3]
 			waits, ran := make(chan error, 1), false
-			err := other.Job("nightly").Once(Within(t, 60*time.Second), "a", func(context.Context, conclave.Fence) error {
+			err := other.Job("nightly").Once(Bounded(t), "a", func(context.Context, conclave.Fence) error {
 				go func() {
-					waits <- g.Nodes[away].Job("nightly").Once(Within(t, 60*time.Second), "a", func(context.Context, conclave.Fence) error {
+					waits <- g.Nodes[away].Job("nightly").Once(Bounded(t), "a", func(context.Context, conclave.Fence) error {
 						ran = true
 						return nil
 					})

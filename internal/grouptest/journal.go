@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // Journal collects what members log and lets a test wait for a line.
@@ -70,6 +69,6 @@ func (j *Journal) Find(ctx context.Context, behind int, want string) (line strin
 // Await is Find that fails the test if the line does not come.
 func (j *Journal) Await(t testing.TB, behind int, want string) {
 	t.Helper()
-	_, err := j.Find(Within(t, 30*time.Second), behind, want)
+	_, err := j.Find(Bounded(t), behind, want)
 	Must(t, err)
 }

@@ -18,7 +18,7 @@ func TestKV_CounterExactlyOnce(t *testing.T) {
 	t.Parallel()
 	const each = 25
 	g := Start(t, 3, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { FaultyForwards(s, 3) }))
-	ctx := Within(t, 60*time.Second)
+	ctx := Bounded(t)
 	var wg sync.WaitGroup
 	for _, n := range g.Nodes {
 		wg.Go(func() {
@@ -75,7 +75,7 @@ func TestKV_CounterRegistrationExpired(t *testing.T) {
 
 // count tries once to increment a counter.
 func count(t *testing.T, k *conclave.KV, key string) (bool, error) {
-	ctx := Within(t, 60*time.Second)
+	ctx := Bounded(t)
 	e, err := k.Get(ctx, key)
 	if err != nil && !errors.Is(err, conclave.ErrKeyNotFound) {
 		return false, err
@@ -95,7 +95,7 @@ func TestKV_StaleReadWithoutQuorum(t *testing.T) {
 	g.Kill(1)
 	g.Kill(2)
 	WantEntry(t, MustGet(t, k, "a", conclave.Stale()), put)
-	ctx := Within(t, 20*time.Second)
+	ctx := Bounded(t)
 	if list, err := k.List(ctx, "", conclave.Stale()); err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
@@ -121,7 +121,7 @@ func TestKV_RestartAndSnapshot(t *testing.T) {
 	g.Kill(away)
 	Busy(t, g.Nodes[0], 150)
 	deleted := MustPut(t, k, "deleted", "")
-	if err := k.Delete(Within(t, 20*time.Second), "deleted"); err != nil {
+	if err := k.Delete(Bounded(t), "deleted"); err != nil {
 		t.Fatal(err)
 	}
 	g.Start(away)

@@ -14,7 +14,7 @@ import (
 // leaving starts a group in which sessions end when members leave, not by their TTL.
 func leaving(t *testing.T, members int) *Group {
 	t.Helper()
-	return Start(t, members, LongSessions)
+	return Start(t, members)
 }
 
 // Members leave, the leader first, and the others have a quorum of their own, down to
@@ -22,7 +22,7 @@ func leaving(t *testing.T, members int) *Group {
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	g := leaving(t, 3)
-	ctx := Within(t, 60*time.Second)
+	ctx := Bounded(t)
 	leader := g.Leader()
 	other := g.Nodes[(leader+1)%3]
 
@@ -75,7 +75,7 @@ func TestLeave_OthersWithoutQuorum(t *testing.T) {
 	g.Kill((leader + 1) % 3)
 	n := g.Nodes[(leader+2)%3]
 	g.AwaitLeaveRefused((leader + 2) % 3)
-	err := n.Leave(Within(t, 20*time.Second))
+	err := n.Leave(Bounded(t))
 	WantError(t, err, conclave.ErrUnavailable)
 	MustLock(t, n.FencedLock("y"))
 	g.Start((leader + 1) % 3)
@@ -94,7 +94,7 @@ func TestLeave_KilledBeforeMemberLearnsOfRemoval(t *testing.T) {
 		g.Kill(x)
 		c := g.Configs[x]
 		for range 2 {
-			_, err := conclave.Open(cluster.WithSeams(Within(t, 20*time.Second), g.Seams[x]), &c)
+			_, err := conclave.Open(cluster.WithSeams(Bounded(t), g.Seams[x]), &c)
 			WantError(t, err, conclave.ErrRemoved)
 		}
 		g.AwaitMembers(members - 1)
@@ -176,12 +176,12 @@ func (g *Group) leave(t *testing.T, i int) {
 	t.Helper()
 	n := g.Nodes[i]
 	g.Nodes[i] = nil
-	if err := n.Leave(Within(t, 30*time.Second)); err != nil {
+	if err := n.Leave(Bounded(t)); err != nil {
 		t.Fatal(err)
 	}
 	WantError(t, n.Leave(t.Context()), conclave.ErrClosed)
 	WantError(t, n.Err(), conclave.ErrClosed)
 	c := g.Configs[i]
-	_, err := conclave.Open(cluster.WithSeams(Within(t, 10*time.Second), g.Seams[i]), &c)
+	_, err := conclave.Open(cluster.WithSeams(Bounded(t), g.Seams[i]), &c)
 	WantError(t, err, conclave.ErrRemoved)
 }

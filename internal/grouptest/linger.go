@@ -14,7 +14,7 @@ func (g *Group) AwaitLingering() {
 	l := g.Nodes[0].FencedLock("probe", conclave.Linger(lingering))
 	for ok := false; !ok; {
 		MustLock(g.T, l)
-		info, err := l.Info(Within(g.T, patience))
+		info, err := l.Info(Bounded(g.T))
 		Must(g.T, err)
 		ok = info.Lingering
 		MustUnlock(g.T, l)

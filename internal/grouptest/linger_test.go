@@ -16,7 +16,7 @@ func TestLinger_Stress(t *testing.T) {
 	t.Parallel()
 	g := Start(t, 3, FaultyNetwork)
 	g.AwaitLingering()
-	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
+	ctx, stop := context.WithCancel(Bounded(t))
 	var moving, users sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
 	var ledger Ledger
@@ -47,7 +47,7 @@ func TestLinger_Stress(t *testing.T) {
 // A node that closes gives the locks that it keeps to others at once.
 func TestLinger_Close(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, LongSessions, LongElections) // which bound a shutdown
+	g := Start(t, 3, LongElections) // which bound a shutdown
 	g.AwaitLingering()
 	kept := g.Nodes[1].FencedLock("x", conclave.Linger(time.Hour))
 	before := MustLock(t, kept)
@@ -81,7 +81,7 @@ func TestLinger_Invalid(t *testing.T) {
 	t.Parallel()
 	g := Start(t, 1)
 	for _, d := range []time.Duration{-1, time.Hour + 1} {
-		_, err := g.Nodes[0].FencedLock("x", conclave.Linger(d)).Lock(Within(t, patience))
+		_, err := g.Nodes[0].FencedLock("x", conclave.Linger(d)).Lock(Bounded(t))
 		WantError(t, err, conclave.ErrInvalid)
 	}
 }

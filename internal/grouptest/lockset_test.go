@@ -83,7 +83,7 @@ func TestLockSet_Stress(t *testing.T) {
 	t.Parallel()
 	g := Start(t, 3, FaultyNetwork)
 	client := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
-	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
+	ctx, stop := context.WithCancel(Bounded(t))
 	var moving, users sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
 	u := &setUsers{t: t}
@@ -120,24 +120,24 @@ func TestLockSet_Stress(t *testing.T) {
 	if n := u.losses.Load(); n > 0 {
 		t.Errorf("%d holders met a later one", n)
 	}
-	_, err := g.Nodes[0].LockSet(u.names).Lock(Within(t, patience)) // nothing is left of all that
+	_, err := g.Nodes[0].LockSet(u.names).Lock(Bounded(t)) // nothing is left of all that
 	Must(t, err)
 }
 
 // A snapshot skips the entry that granted a set to a waiting call. The member finds the set in the state, with the fence of each name.
 func TestLockSet_SnapshotSkipsGrant(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, ShortLog, LongSessions, MemoryNetwork)
+	g := Start(t, 3, ShortLog, MemoryNetwork)
 	away := (g.Leader() + 1) % 3
 	other := g.Nodes[(away+1)%3]
 	held, reader := other.FencedLock("x"), other.RWLock("r")
 	before := MustLock(t, held)
-	phase, err := reader.RLock(Within(t, patience))
+	phase, err := reader.RLock(Bounded(t))
 	Must(t, err)
 	set := g.Nodes[away].LockSet([]string{"x", "y"}, conclave.Shared("r"))
 	granted := make(chan error, 1)
 	go func() {
-		_, err := set.Lock(Within(t, 60*time.Second))
+		_, err := set.Lock(Bounded(t))
 		granted <- err
 	}()
 	AwaitWaiters(t, held, 1)
@@ -154,6 +154,6 @@ func TestLockSet_SnapshotSkipsGrant(t *testing.T) {
 	if f, fault := set.Fence(); err != nil || fault != nil || f != fence || f <= before {
 		t.Errorf("fences %v, %v; %v, %v", fence, err, f, fault)
 	}
-	Must(t, set.Unlock(Within(t, patience)))
+	Must(t, set.Unlock(Bounded(t)))
 	MustLock(t, other.FencedLock("y"))
 }

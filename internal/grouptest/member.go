@@ -67,7 +67,7 @@ func (g *Group) CloseSessionAsOwner(i int, id conclave.SessionID) error {
 func (g *Group) RequestRemoval(i int) {
 	g.T.Helper()
 	m := g.Member(i)
-	err := m.Removals().RequestRemoval(Within(g.T, time.Minute))
+	err := m.Removals().RequestRemoval(Bounded(g.T))
 	if err != nil && m.Err() == nil {
 		g.T.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func (g *Group) exec(i int, command *wire.Command, accepted ...wire.Code) error 
 			}
 		}
 		return errors.New(a.reply.String())
-	case <-Within(g.T, time.Minute).Done():
+	case <-Bounded(g.T).Done():
 		return errors.New("no outcome within a minute")
 	}
 }
@@ -163,7 +163,7 @@ func Kill(n *conclave.Node) { n.Close(cluster.WithCrash(context.Background())) }
 // Alone opens a group of one in memory, which is killed when the test ends.
 func Alone(t testing.TB) *conclave.Node {
 	t.Helper()
-	n, err := conclave.Open(Within(t, 20*time.Second), nil)
+	n, err := conclave.Open(Bounded(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

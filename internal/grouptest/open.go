@@ -25,7 +25,7 @@ func SoloConfig(t testing.TB) conclave.Config {
 // nil, and that contains each of the parts.
 func WantOpenError(t testing.TB, c conclave.Config, want error, parts ...string) {
 	t.Helper()
-	n, err := conclave.Open(Within(t, patience), &c)
+	n, err := conclave.Open(Bounded(t), &c)
 	if err == nil {
 		Kill(n)
 		t.Fatal("Open succeeded")

@@ -61,7 +61,7 @@ func TestClose_ManyTimes(t *testing.T) {
 	c := SoloConfig(t)
 	wantNothingLeft(t, []conclave.Config{c}, func() {
 		for i := range often(50) {
-			n, err := conclave.Open(Within(t, 20*time.Second), &c)
+			n, err := conclave.Open(Bounded(t), &c)
 			if err != nil {
 				t.Fatalf("time %d: %v", i, err)
 			}
@@ -84,7 +84,7 @@ func TestClose_ManyTimes(t *testing.T) {
 func TestClose_Concurrent(t *testing.T) {
 	c := SoloConfig(t)
 	wantNothingLeft(t, []conclave.Config{c}, func() {
-		n, err := conclave.Open(Within(t, 20*time.Second), &c)
+		n, err := conclave.Open(Bounded(t), &c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,11 +198,11 @@ func TestOpen_Abandoned(t *testing.T) {
 	t.Run("without a quorum", func(t *testing.T) {
 		configs := trio(t)
 		wantNothingLeft(t, configs, func() {
-			openAll(Within(t, 20*time.Second), t, configs) // forms the group
+			openAll(Bounded(t), t, configs) // forms the group
 			for range 10 {
 				openAll(moment(300*time.Millisecond), t, configs[:1])
 			}
-			openAll(Within(t, 20*time.Second), t, configs) // the group is unharmed
+			openAll(Bounded(t), t, configs) // the group is unharmed
 		})
 	})
 }
@@ -236,7 +236,7 @@ func TestOpen_FailedLeavesNothing(t *testing.T) {
 				free.Dir = filepath.Join(t.TempDir(), "data")
 			}
 			wantNothingLeft(t, []conclave.Config{free}, func() {
-				n, err := conclave.Open(Within(t, 20*time.Second), &c)
+				n, err := conclave.Open(Bounded(t), &c)
 				if err == nil {
 					Kill(n)
 					t.Fatal("opened")
@@ -264,7 +264,7 @@ func TestOpen_FailedClosesListener(t *testing.T) {
 			}
 			c.Listener = l
 			spoil(&c)
-			if n, err := conclave.Open(Within(t, 20*time.Second), &c); err == nil {
+			if n, err := conclave.Open(Bounded(t), &c); err == nil {
 				Kill(n)
 				t.Fatal("opened")
 			}

@@ -2,9 +2,6 @@ package grouptest
 
 import "time"
 
-// longPatience is for what may take as long as a benchmark needs.
-const longPatience = 5 * time.Minute
-
 // poll waits until done returns true, and reports whether it did in time. It is for
 // what only a snapshot such as Status shows, and nothing signals.
 func (g *Group) poll(patience time.Duration, done func() bool) bool {

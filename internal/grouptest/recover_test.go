@@ -50,7 +50,7 @@ func filesOf(t testing.TB, dir string) map[string]string {
 func TestRecover_Survivor(t *testing.T) {
 	t.Parallel()
 	for round := range 3 {
-		g := Start(t, 3, LongSessions)
+		g := Start(t, 3)
 		s := MustSession(t, g.Nodes[0], Lasting())
 		largest := MustLock(t, s.FencedLock("x"))
 		MustAcquireKey(t, g.Nodes[0].KV(), "locked", "v", s)
@@ -63,6 +63,9 @@ func TestRecover_Survivor(t *testing.T) {
 		}
 		if err := conclave.Recover(t.Context(), g.Configs[0].Dir); !errors.Is(err, storage.ErrInUse) {
 			t.Errorf("recovered a directory in use: %v", err)
+		}
+		for _, i := range g.All() {
+			g.AwaitApplied(i) // a majority acknowledges without the third one
 		}
 		g.KillAll()
 		best := conclave.DirInfo{}
@@ -150,8 +153,8 @@ func (g *Group) awaitStalled() (leader int) {
 // Directories from which no group can begin are refused, and not changed.
 func TestRecover_Refuses(t *testing.T) {
 	t.Parallel()
-	left := Start(t, 2, LongSessions)
-	Must(t, left.Nodes[1].Leave(Within(t, patience)))
+	left := Start(t, 2)
+	Must(t, left.Nodes[1].Leave(Bounded(t)))
 	left.KillAll()
 
 	waiting := SoloConfig(t) // never in a group

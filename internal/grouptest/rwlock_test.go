@@ -75,7 +75,7 @@ func TestRWLock_Stress(t *testing.T) {
 	t.Parallel()
 	g := Start(t, 3, FaultyNetwork)
 	client := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
-	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
+	ctx, stop := context.WithCancel(Bounded(t))
 	var moving, users sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
 	r := &readersWriters{t: t}
@@ -113,18 +113,18 @@ func TestRWLock_Stress(t *testing.T) {
 		t.Errorf("%d holders met a later one", n)
 	}
 	l := g.Nodes[0].RWLock("x")
-	_, err := l.Lock(Within(t, patience)) // nothing is left of all that
+	_, err := l.Lock(Bounded(t)) // nothing is left of all that
 	Must(t, err)
 }
 
 // A node that closes gives up what it keeps near at once.
 func TestRWLock_LingeringClose(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, LongSessions, LongElections) // which bound a shutdown
+	g := Start(t, 3, LongElections) // which bound a shutdown
 	kept := g.Nodes[1].RWLock("x", conclave.Linger(time.Hour))
-	before, err := kept.RLock(Within(t, patience))
+	before, err := kept.RLock(Bounded(t))
 	Must(t, err)
-	Must(t, kept.RUnlock(Within(t, patience)))
+	Must(t, kept.RUnlock(Bounded(t)))
 	g.Close(1)
 	if after := MustLock(t, g.Nodes[2].FencedLock("x")); after <= before {
 		t.Errorf("fence %v after %v", after, before)
@@ -135,30 +135,30 @@ func TestRWLock_LingeringClose(t *testing.T) {
 // member finds the shares in the state, under their numbers, and gives up what it keeps.
 func TestRWLock_SnapshotSkipsGrantAndRecall(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, ShortLog, LongSessions, MemoryNetwork)
+	g := Start(t, 3, ShortLog, MemoryNetwork)
 	away := (g.Leader() + 1) % 3
 	other := g.Nodes[(away+1)%3]
 	writer := other.RWLock("x")
-	written, err := writer.Lock(Within(t, patience))
+	written, err := writer.Lock(Bounded(t))
 	Must(t, err)
 	kept := g.Nodes[away].RWLock("kept", conclave.Linger(time.Hour))
-	_, err = kept.RLock(Within(t, patience))
+	_, err = kept.RLock(Bounded(t))
 	Must(t, err)
-	Must(t, kept.RUnlock(Within(t, patience)))
+	Must(t, kept.RUnlock(Bounded(t)))
 
 	reader := g.Nodes[away].RWLock("x")
 	granted := make(chan error, 2)
 	for range 2 {
 		go func() {
-			_, err := reader.RLock(Within(t, 60*time.Second))
+			_, err := reader.RLock(Bounded(t))
 			granted <- err
 		}()
 	}
 	AwaitWaiters(t, other.FencedLock("x"), 2)
 
 	g.Disconnect(away)
-	Must(t, writer.Unlock(Within(t, patience))) // grants them to the disconnected member
-	_, err = other.RWLock("kept").TryLock(Within(t, patience))
+	Must(t, writer.Unlock(Bounded(t))) // grants them to the disconnected member
+	_, err = other.RWLock("kept").TryLock(Bounded(t))
 	WantError(t, err, conclave.ErrLocked)
 	Busy(t, other, 300)
 	g.Net.Rejoin(away)
@@ -169,10 +169,10 @@ func TestRWLock_SnapshotSkipsGrantAndRecall(t *testing.T) {
 	if f, err := reader.Fence(); err != nil || f <= written || reader.Holds() != 2 {
 		t.Errorf("fence %v, %v with %d holds", f, err, reader.Holds())
 	}
-	Must(t, reader.RUnlock(Within(t, patience)))
-	Must(t, reader.RUnlock(Within(t, patience)))
+	Must(t, reader.RUnlock(Bounded(t)))
+	Must(t, reader.RUnlock(Bounded(t)))
 	for _, name := range []string{"x", "kept"} {
-		_, err = other.RWLock(name).Lock(Within(t, patience))
+		_, err = other.RWLock(name).Lock(Bounded(t))
 		Must(t, err)
 	}
 }

@@ -16,7 +16,7 @@ func TestSemaphore_LimitUnderLoad(t *testing.T) {
 	const limit = 5
 	var out, most atomic.Int64
 	var users sync.WaitGroup
-	ctx := Within(t, 60*time.Second)
+	ctx := Bounded(t)
 	for i := range 24 {
 		s := g.Nodes[i%3].Semaphore("x", limit)
 		weight := i%3 + 1

@@ -3,7 +3,6 @@ package grouptest
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -13,7 +12,7 @@ func TestSequencer_StaleAfterLoss(t *testing.T) {
 	t.Parallel()
 	g := Start(t, 3)
 	n := g.Nodes[0]
-	k, ctx := n.KV(), Within(t, 60*time.Second)
+	k, ctx := n.KV(), Bounded(t)
 	for _, test := range []struct {
 		name string
 		lose func(s *conclave.Session) error

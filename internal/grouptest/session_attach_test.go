@@ -23,7 +23,7 @@ func mustHold(t *testing.T, n *conclave.Node, s *conclave.Session) holds {
 		t.Fatal(err)
 	}
 	b.permits = f
-	if _, err := n.KV().Acquire(Within(t, 20*time.Second), "x", []byte("earlier"), s.ID()); err != nil {
+	if _, err := n.KV().Acquire(Bounded(t), "x", []byte("earlier"), s.ID()); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -33,7 +33,7 @@ func mustHold(t *testing.T, n *conclave.Node, s *conclave.Session) holds {
 // granted its holds, which the new process claims with new fences.
 func TestAttach_ProcessKilled(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3)
 	first := MustSession(t, g.Nodes[0], Lasting())
 	id := first.ID()
 	earlier := mustHold(t, g.Nodes[0], first)
@@ -43,7 +43,7 @@ func TestAttach_ProcessKilled(t *testing.T) {
 	stranger := g.Nodes[2].FencedLock("x")
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := stranger.Lock(Within(t, 60*time.Second))
+		_, err := stranger.Lock(Bounded(t))
 		waiting <- err
 	}()
 	AwaitWaiters(t, g.Nodes[1].FencedLock("x"), 1)
@@ -59,7 +59,7 @@ func TestAttach_ProcessKilled(t *testing.T) {
 	_, err = g.Nodes[0].AttachSession(t.Context(), id)
 	WantError(t, err, conclave.ErrSessionBound)
 	for i, n := range g.Nodes {
-		info, err := n.FencedLock("x").Info(Within(t, 20*time.Second))
+		info, err := n.FencedLock("x").Info(Bounded(t))
 		if err != nil || info.Session != id || info.Fence != earlier.lock {
 			t.Fatalf("member %d: %+v %v", i, info, err)
 		}
@@ -226,7 +226,7 @@ func TestRegistration_ExpiredWithSessionWithoutTTL(t *testing.T) {
 // owner.
 func TestAttach_ProcessDisconnected(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, MemoryNetwork, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { s.IncarnationTTL = time.Second }))
+	g := Start(t, 3, MemoryNetwork, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { s.IncarnationTTL = 10 * time.Second }))
 	away := (g.Leader() + 1) % 3
 	cut, other := g.Nodes[away], g.Nodes[(away+1)%3]
 	s := MustSession(t, cut, Lasting())
@@ -235,9 +235,9 @@ func TestAttach_ProcessDisconnected(t *testing.T) {
 	f := MustLock(t, kept)
 	g.Disconnect(away)
 	WantError(t, given.Unlock(Expired()), conclave.ErrUnknown)
-	attached, err := other.AttachSession(Within(t, 20*time.Second), s.ID())
+	attached, err := other.AttachSession(Bounded(t), s.ID())
 	for errors.Is(err, conclave.ErrSessionBound) { // until the registration of its process has expired
-		attached, err = other.AttachSession(Within(t, 20*time.Second), s.ID())
+		attached, err = other.AttachSession(Bounded(t), s.ID())
 	}
 	Must(t, err)
 	if got, err := kept.Fence(); err != nil || got != f || s.Err() != nil {
@@ -255,7 +255,7 @@ func TestAttach_ProcessDisconnected(t *testing.T) {
 	WantError(t, kept.Unlock(t.Context()), conclave.ErrLockOwnershipLost)
 	MustLock(t, cut.FencedLock("after the pending release"))
 	for _, name := range []string{"kept", "given"} {
-		info, err := other.FencedLock(name).Info(Within(t, 20*time.Second))
+		info, err := other.FencedLock(name).Info(Bounded(t))
 		if err != nil || info.Session != s.ID() || info.Node != other.Status().ID {
 			t.Fatalf("%+v %v", info, err)
 		}

@@ -21,15 +21,15 @@ func invalidations() []invalidation {
 	elsewhere := func(g *Group, at int) *conclave.Node { return g.Nodes[(at+1)%3] }
 	return []invalidation{
 		{"closed by force", time.Minute, conclave.ReleaseKeys, func(t *testing.T, g *Group, at int, s *conclave.Session, _ *conclave.Check) {
-			Must(t, elsewhere(g, at).CloseSession(Within(t, 20*time.Second), s.ID()))
+			Must(t, elsewhere(g, at).CloseSession(Bounded(t), s.ID()))
 		}, true},
 		{"check fails", time.Minute, conclave.DeleteKeys, func(t *testing.T, _ *Group, _ int, _ *conclave.Session, c *conclave.Check) {
-			Must(t, c.Fail(Within(t, 20*time.Second)))
+			Must(t, c.Fail(Bounded(t)))
 		}, true},
 		{"check is deregistered", conclave.NoTTL, conclave.ReleaseKeys, func(t *testing.T, _ *Group, _ int, _ *conclave.Session, c *conclave.Check) {
-			Must(t, c.Deregister(Within(t, 20*time.Second)))
+			Must(t, c.Deregister(Bounded(t)))
 		}, true},
-		{"TTL passes", 3 * time.Second, conclave.DeleteKeys, func(t *testing.T, g *Group, at int, s *conclave.Session, _ *conclave.Check) {
+		{"TTL passes", 10 * time.Second, conclave.DeleteKeys, func(t *testing.T, g *Group, at int, s *conclave.Session, _ *conclave.Check) {
 			g.Kill(at)
 			AwaitEnded(t, elsewhere(g, at), s.ID())
 			g.Start(at)
@@ -44,7 +44,7 @@ func invalidations() []invalidation {
 // The state on every member after each kind of invalidation.
 func TestInvalidation(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3)
 	for i, how := range invalidations() {
 		t.Run(how.name, func(t *testing.T) {
 			at := i % 3
@@ -84,7 +84,7 @@ func mustHoldAs(t *testing.T, n *conclave.Node, s *conclave.Session, name string
 	MustLock(t, s.FencedLock(name))
 	MustCampaign(t, s.Election(name), "leader")
 	MustAcquire(t, s.Semaphore(name, 2), 2)
-	if _, err := n.KV().Acquire(Within(t, 20*time.Second), name, []byte("value"), s.ID()); err != nil {
+	if _, err := n.KV().Acquire(Bounded(t), name, []byte("value"), s.ID()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -95,7 +95,7 @@ func wantInLockDelay(t *testing.T, g *Group, how invalidation, waiters int) {
 	t.Helper()
 	delayed := func(d time.Duration) bool { return d > 0 && d <= time.Minute }
 	for i, n := range g.Nodes {
-		ctx := Within(t, 20*time.Second)
+		ctx := Bounded(t)
 		lock, err := n.FencedLock(how.name).Info(ctx)
 		if err != nil || lock.Held || lock.Waiters != waiters || !delayed(lock.Delay) {
 			t.Fatalf("member %d: %+v %v", i, lock, err)
@@ -117,7 +117,7 @@ func wantInLockDelay(t *testing.T, g *Group, how invalidation, waiters int) {
 // wantDelayed checks that nothing of it can be acquired during the lock-delay.
 func wantDelayed(t *testing.T, n *conclave.Node, how invalidation) {
 	t.Helper()
-	ctx := Within(t, 20*time.Second)
+	ctx := Bounded(t)
 	AwaitWaiters(t, n.FencedLock(how.name), 0)
 	_, err := n.FencedLock(how.name).TryLock(ctx)
 	WantError(t, err, conclave.ErrLockDelay)
@@ -149,7 +149,7 @@ func TestLockDelay_Ends(t *testing.T) {
 // of leader, a snapshot, and a kill of all members.
 func TestInvalidation_Persists(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, ShortLog, LongSessions)
+	g := Start(t, 3, ShortLog, MemoryNetwork, PoweredDisks)
 	how := invalidation{name: "x", behavior: conclave.DeleteKeys}
 	leader := g.Leader()
 	away := (leader + 1) % 3
@@ -161,7 +161,7 @@ func TestInvalidation_Persists(t *testing.T) {
 	w := StartLock(t, stays.FencedLock("x"))
 
 	g.Kill(away)
-	Must(t, stays.CloseSession(Within(t, 20*time.Second), s.ID()))
+	Must(t, stays.CloseSession(Bounded(t), s.ID()))
 	Busy(t, stays, 300)
 	g.Start(away)
 	g.AwaitApplied(away)
@@ -186,7 +186,7 @@ func TestInvalidation_Persists(t *testing.T) {
 		if !ok || info.Name != "kept" || info.TTL != conclave.NoTTL || info.LockDelay != time.Second || info.Behavior != conclave.DeleteKeys || len(info.Checks) != 1 {
 			t.Fatalf("member %d: %v %+v", i, ok, info)
 		}
-		lock, err := n.FencedLock("kept").Info(Within(t, 20*time.Second))
+		lock, err := n.FencedLock("kept").Info(Bounded(t))
 		if err != nil || lock.Session != id {
 			t.Fatalf("member %d: %+v %v", i, lock, err)
 		}

@@ -18,7 +18,7 @@ import (
 func TestSession_Stress(t *testing.T) {
 	t.Parallel()
 	g := Start(t, 3, FaultyNetwork)
-	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
+	ctx, stop := context.WithCancel(Bounded(t))
 	var moving, users sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
 	var shared totals
@@ -43,7 +43,7 @@ func TestSession_Stress(t *testing.T) {
 // in the background, and checks that nothing is held then.
 func (g *Group) awaitNothing() {
 	g.T.Helper()
-	ctx := Within(g.T, 20*time.Second)
+	ctx := Bounded(g.T)
 	for _, n := range g.Nodes {
 		MustLock(g.T, n.FencedLock(n.Status().Name)) // after whatever this node has sent
 	}

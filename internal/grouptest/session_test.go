@@ -26,7 +26,7 @@ func TestSession_OpeningAbandoned(t *testing.T) {
 	g.Start((at + 1) % 3)
 	MustLock(t, n.FencedLock("x")) // after whatever was sent before
 	for left := true; left; {
-		list, err := Collect(n.Sessions(Within(t, 20*time.Second)))
+		list, err := Collect(n.Sessions(Bounded(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,9 +45,9 @@ func TestSession_GracefulCloseByOtherProcess(t *testing.T) {
 	if err := g.CloseSessionAsOwner(1, s.ID()); err == nil {
 		t.Fatal("a process that does not own the session has closed it gracefully")
 	}
-	if info, err := l.Info(Within(t, 20*time.Second)); err != nil || info.Fence != f || s.Err() != nil {
+	if info, err := l.Info(Bounded(t)); err != nil || info.Fence != f || s.Err() != nil {
 		t.Errorf("%+v %v %v", info, err, s.Err())
 	}
-	Must(t, g.Nodes[1].CloseSession(Within(t, 20*time.Second), s.ID())) // any process may close it by force
+	Must(t, g.Nodes[1].CloseSession(Bounded(t), s.ID())) // any process may close it by force
 	<-s.Done()
 }

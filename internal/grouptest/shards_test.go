@@ -54,6 +54,13 @@ func (r *shardResource) work(name string, stopping func() time.Duration) func(co
 	}
 }
 
+// begun returns how many works have begun.
+func (r *shardResource) begun() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.began
+}
+
 func atOnce() time.Duration { return 0 }
 
 // shardRuns is processes that work on a set.
@@ -86,7 +93,7 @@ func (r *shardRuns) await(n Access, workers int) {
 
 // startShards has each node of a new group work on a set.
 func startShards(t *testing.T, ctx context.Context, options ...conclave.ShardsOption) (*Group, *shardRuns) {
-	g := Start(t, 3)
+	g := Start(t, 3, ShortSessions)
 	r := &shardRuns{shardResource: newShardResource(t), options: options, count: 9}
 	for i, n := range g.Nodes {
 		r.run(ctx, fmt.Sprint("member-", i), n)
@@ -115,7 +122,7 @@ func TestShards_NodeKilled(t *testing.T) {
 	g.Kill(killed)
 	r.await(other, 2)
 	shares := make(map[conclave.MemberID]int)
-	for o, err := range r.set(other).Owners(Within(t, patience)) {
+	for o, err := range r.set(other).Owners(Bounded(t)) {
 		Must(t, err)
 		shares[o.Node]++
 	}
@@ -184,9 +191,9 @@ func (r *shardRuns) join(ctx context.Context, name string, n Access, rng *rand.R
 // has one writer at most. Then those that stay share them all.
 func TestShards_Stress(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, FaultyNetwork, LongSessions)
+	g := Start(t, 3, FaultyNetwork)
 	client := Dial(t, &conclave.ClientConfig{SessionTTL: time.Hour}, g.Nodes...)
-	ctx, stop := context.WithTimeout(t.Context(), 8*time.Second)
+	ctx, stop := context.WithCancel(Bounded(t))
 	defer stop()
 	var moving sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
@@ -198,18 +205,20 @@ func TestShards_Stress(t *testing.T) {
 			joining.Go(func() { r.join(ctx, fmt.Sprint(i, " ", j), n, rand.New(rand.NewPCG(uint64(i), uint64(j)))) })
 		}
 	}
+	Pass(8 * time.Second)                                       // of load
+	for ; r.begun() < 10*r.count; Pass(10 * time.Millisecond) { // fewer test too little
+		Must(t, ctx.Err())
+	}
+	stop()
 	joining.Wait()
 	moving.Wait()
 	AwaitShards(t, r.set(client), func(i conclave.ShardsInfo) bool { return i.Count == 0 })
-	if r.began < 10*r.count {
-		t.Errorf("%d works began: the test tests too little", r.began)
-	}
 	staying, leave := context.WithCancel(t.Context())
 	for i, n := range all {
 		r.run(staying, fmt.Sprint("last ", i), n)
 	}
 	r.await(client, 4)
-	info, err := r.set(client).Info(Within(t, patience))
+	info, err := r.set(client).Info(Bounded(t))
 	Must(t, err)
 	for _, w := range info.Workers {
 		if w.Shards != r.count/len(all) {
@@ -224,7 +233,7 @@ func TestShards_Stress(t *testing.T) {
 // has ended meanwhile.
 func TestShards_ResizeWhileAway(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, MemoryNetwork, LongSessions)
+	g := Start(t, 3, MemoryNetwork)
 	leader := g.Leader()
 	away := (leader + 1) % 3
 	works := func(ctx context.Context, _ int, _ conclave.Fence) error { <-ctx.Done(); return ctx.Err() }
@@ -235,14 +244,14 @@ func TestShards_ResizeWhileAway(t *testing.T) {
 		AwaitShards(t, s, func(info conclave.ShardsInfo) bool { return info.Owned == 1 && len(info.Workers) == 1+i })
 	}
 	g.Net.Isolate(away)
-	Must(t, g.Nodes[leader].Shards("orders", 2).Resize(Within(t, patience)))
+	Must(t, g.Nodes[leader].Shards("orders", 2).Resize(Bounded(t)))
 	WantError(t, <-ended, conclave.ErrLimitMismatch)
 	AwaitShards(t, s, func(info conclave.ShardsInfo) bool { return info.Count == 0 })
 	g.Net.Rejoin(away)
 	select {
 	case err := <-ended:
 		WantError(t, err, conclave.ErrLimitMismatch)
-	case <-Within(t, patience).Done():
+	case <-Bounded(t).Done():
 		t.Error("the worker works on with the former count")
 	}
 }

@@ -119,7 +119,7 @@ func TestShortage_NoDescriptors(t *testing.T) {
 	d := limitDescriptors(t)
 	c := SoloConfig(t)
 	c.SessionTTL = time.Hour
-	seams := cluster.WithSeams(Within(t, time.Minute), cluster.Seams{TableBytes: 64 << 10})
+	seams := cluster.WithSeams(Bounded(t), cluster.Seams{TableBytes: 64 << 10})
 	n, err := conclave.Open(seams, &c)
 	Must(t, err)
 	l := n.FencedLock("held")
@@ -142,7 +142,7 @@ func TestShortage_NoDescriptors(t *testing.T) {
 			}
 		}
 	}
-	client, err := conclave.Dial(Within(t, time.Minute), &conclave.ClientConfig{Addresses: []string{c.Bind}})
+	client, err := conclave.Dial(Bounded(t), &conclave.ClientConfig{Addresses: []string{c.Bind}})
 	Must(t, err)
 	MustLock(t, client.FencedLock("of a client"))
 	Must(t, client.Close(t.Context()))
@@ -160,12 +160,12 @@ func TestShortage_Close(t *testing.T) {
 	}
 	d := limitDescriptors(t)
 	c := SoloConfig(t)
-	seams := cluster.WithSeams(Within(t, time.Minute), cluster.Seams{TableBytes: 64 << 10})
+	seams := cluster.WithSeams(Bounded(t), cluster.Seams{TableBytes: 64 << 10})
 	n, err := conclave.Open(seams, &c)
 	Must(t, err)
 	w := startWriter(t.Context(), n, "k")
 	awaitShortage(t, n, d)
-	_ = n.Close(Within(t, time.Minute)) // what it holds may not be released
+	_ = n.Close(Bounded(t)) // what it holds may not be released
 	select {
 	case <-n.Done():
 	default:
@@ -192,7 +192,7 @@ func TestShortage_Open(t *testing.T) {
 	memory := vfs.NewMem()
 	c := conclave.Config{Dir: "data"}
 	ctx := cluster.WithSeams(t.Context(), cluster.Seams{FS: errorfs.Wrap(memory, disk)})
-	bounded, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	_, err := conclave.Open(bounded, &c)
 	WantError(t, err, syscall.EMFILE)
@@ -212,7 +212,7 @@ func TestShortage_Open(t *testing.T) {
 func TestShortage_LeaderStepsDown(t *testing.T) {
 	t.Parallel()
 	disks := make([]*faultyDisk, 3)
-	g := Start(t, 3, LongSessions, Edit(func(i int, c *conclave.Config, h *cluster.Seams) {
+	g := Start(t, 3, Edit(func(i int, c *conclave.Config, h *cluster.Seams) {
 		disks[i] = &faultyDisk{kind: errorfs.OpFileSyncData, reason: syscall.EMFILE}
 		c.Dir, h.FS = "data", errorfs.Wrap(vfs.NewMem(), disks[i])
 	}))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -13,7 +12,7 @@ import (
 // A member that is behind the log catches up by a snapshot, and votes then.
 func TestSnapshot_CatchUpAfterRestart(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, ShortLog, LongSessions)
+	g := Start(t, 3, ShortLog)
 	held := g.Nodes[0].FencedLock("held")
 	f := MustLock(t, held)
 	away := 2
@@ -22,7 +21,7 @@ func TestSnapshot_CatchUpAfterRestart(t *testing.T) {
 	g.Start(away)
 	g.AwaitApplied(away)
 	g.WantInstalled(away, 1)
-	info, err := g.Nodes[away].FencedLock("held").Info(Within(t, 20*time.Second))
+	info, err := g.Nodes[away].FencedLock("held").Info(Bounded(t))
 	if err != nil || !info.Held || info.Fence != f {
 		t.Fatalf("%+v %v", info, err)
 	}
@@ -38,7 +37,7 @@ func TestSnapshot_CatchUpAfterRestart(t *testing.T) {
 // ended a session. The member finds both in the state.
 func TestSnapshot_SkipsGrantAndSessionEnd(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, ShortLog, LongSessions, MemoryNetwork)
+	g := Start(t, 3, ShortLog, MemoryNetwork)
 	away := (g.Leader() + 1) % 3
 	other := g.Nodes[(away+1)%3]
 	granted := other.FencedLock("granted")
@@ -64,7 +63,7 @@ func TestSnapshot_SkipsGrantAndSessionEnd(t *testing.T) {
 	if got, err := waiting.Fence(); err != nil || got != f {
 		t.Fatal(got, err)
 	}
-	info, err := granted.Info(Within(t, 20*time.Second))
+	info, err := granted.Info(Bounded(t))
 	if err != nil || info.Fence != f || info.Node != g.Nodes[away].Status().ID {
 		t.Fatalf("%+v %v", info, err)
 	}
@@ -73,7 +72,7 @@ func TestSnapshot_SkipsGrantAndSessionEnd(t *testing.T) {
 
 	own := OwnSession(t, g.Nodes[away])
 	g.Disconnect(away)
-	if err := other.CloseSession(Within(t, 20*time.Second), own); err != nil {
+	if err := other.CloseSession(Bounded(t), own); err != nil {
 		t.Fatal(err)
 	}
 	Busy(t, other, 300)
@@ -88,7 +87,7 @@ func TestSnapshot_SkipsGrantAndSessionEnd(t *testing.T) {
 func TestSnapshot_UnderLoad(t *testing.T) {
 	t.Parallel()
 	g := Start(t, 3, ShortLog)
-	ctx := Within(t, 60*time.Second)
+	ctx := Bounded(t)
 	var book Ledger
 	for round := range 6 {
 		away := round % 3
@@ -130,7 +129,7 @@ func TestSnapshot_UnderLoad(t *testing.T) {
 // it in the state.
 func TestSnapshot_SkipsPermitsAndLeadership(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, ShortLog, LongSessions, MemoryNetwork)
+	g := Start(t, 3, ShortLog, MemoryNetwork)
 	away := (g.Leader() + 1) % 3
 	cut, other := g.Nodes[away], g.Nodes[(away+1)%3]
 	theirs := MustAcquire(t, other.Semaphore("x", 2), 2)
@@ -143,15 +142,15 @@ func TestSnapshot_SkipsPermitsAndLeadership(t *testing.T) {
 	next := cut.Election("x")
 	leads := make(chan error, 1)
 	go func() {
-		_, err := next.Campaign(Within(t, 60*time.Second), []byte("ours"))
+		_, err := next.Campaign(Bounded(t), []byte("ours"))
 		leads <- err
 	}()
 	MustLock(t, cut.FencedLock("after the campaign"))
 
 	g.Disconnect(away)
-	Must(t, theirs.Release(Within(t, 20*time.Second)))
-	Must(t, lead.Resign(Within(t, 20*time.Second)))
-	Must(t, other.CloseSession(Within(t, 20*time.Second), ended.ID()))
+	Must(t, theirs.Release(Bounded(t)))
+	Must(t, lead.Resign(Bounded(t)))
+	Must(t, other.CloseSession(Bounded(t), ended.ID()))
 	Busy(t, other, 300)
 	g.Net.Rejoin(away)
 	p := permits.Granted(t)
@@ -163,10 +162,10 @@ func TestSnapshot_SkipsPermitsAndLeadership(t *testing.T) {
 	if info := SemaphoreInfo(t, other.Semaphore("x", 2)); err != nil || len(info.Holders) != 1 || info.Holders[0].Fence != f {
 		t.Fatalf("%v %v %+v", f, err, info)
 	}
-	l, err := lead.Leader(Within(t, 20*time.Second))
+	l, err := lead.Leader(Bounded(t))
 	if err != nil || string(l.Value) != "ours" || l.Node != cut.Status().ID {
 		t.Fatalf("%+v %v", l, err)
 	}
-	Must(t, p.Release(Within(t, 20*time.Second)))
-	Must(t, next.Resign(Within(t, 20*time.Second)))
+	Must(t, p.Release(Bounded(t)))
+	Must(t, next.Resign(Bounded(t)))
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
@@ -69,7 +68,7 @@ func TestTLS_RotationUnderLoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			members := make([]*rotating, 3)
-			g := Start(t, 3, LongSessions, Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
+			g := Start(t, 3, Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
 				members[i] = new(rotating)
 				certificate(former)(members[i])
 				trust(former)(members[i])
@@ -113,10 +112,10 @@ func rotateUnderLoad(t *testing.T, g *Group, i int) {
 				return
 			default:
 			}
-			f, err := lock.Lock(Within(t, 30*time.Second))
+			f, err := lock.Lock(Bounded(t))
 			if err == nil {
 				fences = append(fences, f)
-				err = lock.Unlock(Within(t, 30*time.Second))
+				err = lock.Unlock(Bounded(t))
 			}
 			if err != nil {
 				stopped <- err

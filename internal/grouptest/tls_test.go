@@ -89,7 +89,7 @@ func TestHostile_PublicCertificate(t *testing.T) {
 	t.Parallel()
 	c := SoloConfig(t)
 	c.TLS = &tls.Config{Certificates: newAuthority(t).issue(t)}
-	_, err := conclave.Open(Within(t, time.Minute), &c)
+	_, err := conclave.Open(Bounded(t), &c)
 	hostile.Attempt(t, "A3", "open a member that trusts the authorities of the system", "%v", err)
 	if !errors.Is(err, conclave.ErrInvalid) {
 		t.Errorf("got %v, want %v", err, conclave.ErrInvalid)
@@ -143,6 +143,7 @@ func TestTLS(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	g, j := journaled(t, func(c *conclave.Config) {
 		c.TLS = &tls.Config{Certificates: ours.issue(t), RootCAs: ours.pool}
+		c.SessionTTL = 10 * time.Second
 	})
 	g.WantWorking()
 	first := MustLock(t, g.Nodes[0].FencedLock("x"))

@@ -95,7 +95,7 @@ func TestVerifyPeer_Panic(t *testing.T) {
 	var opening sync.WaitGroup
 	for _, c := range []conclave.Config{a, b} {
 		opening.Go(func() {
-			n, err := conclave.Open(Within(t, patience), &c)
+			n, err := conclave.Open(Bounded(t), &c)
 			if err != nil {
 				t.Error(err)
 				return
@@ -122,7 +122,7 @@ func TestVerifyPeer_RefusesFounder(t *testing.T) {
 	own := NewJournal()
 	b.Logger = own.Logger()
 	refused := make(chan error, 1)
-	ctx, cancel := context.WithCancel(Within(t, patience))
+	ctx, cancel := context.WithCancel(Bounded(t))
 	var opening sync.WaitGroup
 	for _, c := range []conclave.Config{a, b} {
 		opening.Go(func() {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -15,7 +14,7 @@ import (
 func TestWatch_SameOnAllMembers(t *testing.T) {
 	t.Parallel()
 	g := Start(t, 3)
-	ctx := Within(t, 60*time.Second)
+	ctx := Bounded(t)
 	seen := make([][]string, len(g.Nodes))
 	var watchers, writers sync.WaitGroup
 	for i, n := range g.Nodes {
@@ -64,7 +63,7 @@ func TestWatch_Compacted(t *testing.T) {
 	g := Start(t, 3, ShortLog, MemoryNetwork)
 	away := (g.Leader() + 1) % 3
 	k, other := g.Nodes[away].KV(), g.Nodes[(away+1)%3].KV()
-	ctx := Within(t, 60*time.Second)
+	ctx := Bounded(t)
 	before := MustPut(t, k, "a", "1")
 	ended := make(chan error, 1)
 	go func() {

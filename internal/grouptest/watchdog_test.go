@@ -43,7 +43,7 @@ func TestWatchdog(t *testing.T) {
 			t.Parallel()
 			program, err := os.Executable()
 			Must(t, err)
-			cmd := exec.CommandContext(Within(t, longPatience), program, "-test.run=^TestWatchdog$")
+			cmd := exec.CommandContext(Bounded(t), program, "-test.run=^TestWatchdog$")
 			cmd.Env = append(os.Environ(), "CONCLAVE_TEST_HANG="+how)
 			output, err := cmd.CombinedOutput()
 			if err == nil {

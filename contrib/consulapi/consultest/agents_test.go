@@ -15,8 +15,9 @@ import (
 	"github.com/conclave-go/conclave/contrib/consulapi"
 )
 
-// patience bounds each wait for an event that must come.
-const patience = time.Minute
+// patience bounds each wait for an event that must come. An expiry comes later by a full TTL with each change of
+// leaders, of which a busy machine has some.
+const patience = 3 * time.Minute
 
 // agents are the members of a group, with a handler each: what Consul's clients take for its agents.
 type agents struct {
@@ -29,7 +30,8 @@ func start(t testing.TB, n int, options ...conclavetest.Option) *agents {
 	t.Helper()
 	a := &agents{t: t, group: conclavetest.Start(t, n, options...)}
 	for i := range n {
-		a.serve(consulapi.Handler(a.group.Node(i), nil))
+		// A client whose request fails while there is no leader reports the loss of its lock.
+		a.serve(consulapi.Handler(a.group.Node(i), &consulapi.Options{Timeout: patience}))
 	}
 	return a
 }

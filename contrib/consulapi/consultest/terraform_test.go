@@ -70,7 +70,7 @@ func TestTerraform(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), "Error acquiring the state lock") {
 		t.Errorf("a second apply: %v\n%s", err, out)
 	}
-	waiting := command(dirs[1], "plan", "-no-color", "-lock-timeout=60s")
+	waiting := command(dirs[1], "plan", "-no-color", "-lock-timeout="+patience.String())
 	must(t, waiting.Start())
 	must(t, os.WriteFile(release, nil, 0o600))
 	must(t, applying.Wait())
@@ -83,7 +83,8 @@ func TestTerraform(t *testing.T) {
 	must(t, killed.Process.Kill())
 	_ = killed.Wait()
 	must(t, os.WriteFile(release+"2", nil, 0o600)) // ends what it has started
-	run(dirs[2], "apply", "-no-color", "-auto-approve", "-lock-timeout=50s")
+	// The key is free after 35 s, and later if another leader is elected. Terraform tries after 19 s, 36 s, 53 s, and so on.
+	run(dirs[2], "apply", "-no-color", "-auto-approve", "-lock-timeout="+patience.String())
 }
 
 // exists waits for a file.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -156,7 +155,7 @@ func TestDamage_EachFile(t *testing.T) {
 
 // dumpOf starts a member on a disk and describes its state.
 func dumpOf(t *testing.T, disk vfs.FS) (string, error) {
-	n, err := startOn(grouptest.Within(t, 20*time.Second), disk)
+	n, err := startOn(grouptest.Bounded(t), disk)
 	if err != nil {
 		return "", err
 	}

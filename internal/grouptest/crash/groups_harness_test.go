@@ -30,7 +30,7 @@ func newTenants(g *grouptest.Group, victim, by int) *tenants {
 	return &tenants{Group: g, victim: victim, by: by, written: make(map[string]string), fences: make(map[string]conclave.Fence)}
 }
 
-func (c *tenants) within() context.Context { return grouptest.Within(c.T, 5*time.Minute) }
+func (c *tenants) within() context.Context { return grouptest.Bounded(c.T) }
 
 // create creates a group. Its fences are larger than those of the deleted groups.
 func (c *tenants) create(name string) {

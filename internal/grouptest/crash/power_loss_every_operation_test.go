@@ -85,16 +85,16 @@ type workload struct {
 
 func (e *workload) lock(name string) (conclave.Fence, error) {
 	e.locked = e.session.FencedLock(name)
-	return e.locked.Lock(grouptest.Within(e.t, 20*time.Second))
+	return e.locked.Lock(grouptest.Bounded(e.t))
 }
 
 func (e *workload) put(op ...conclave.Op) (conclave.Fence, error) {
-	_, err := e.node.KV().Txn(grouptest.Within(e.t, 20*time.Second), op...)
+	_, err := e.node.KV().Txn(grouptest.Bounded(e.t), op...)
 	return 0, err
 }
 
 func (e *workload) take(n int) (f conclave.Fence, err error) {
-	if e.permit, err = e.session.Semaphore("pool", 3).Acquire(grouptest.Within(e.t, 20*time.Second), n); err != nil {
+	if e.permit, err = e.session.Semaphore("pool", 3).Acquire(grouptest.Bounded(e.t), n); err != nil {
 		return 0, err
 	}
 	return e.permit.Fence()
@@ -102,7 +102,7 @@ func (e *workload) take(n int) (f conclave.Fence, err error) {
 
 func (e *workload) campaign(value string) (conclave.Fence, error) {
 	e.election = e.session.Election("x")
-	return e.election.Campaign(grouptest.Within(e.t, 20*time.Second), []byte(value))
+	return e.election.Campaign(grouptest.Bounded(e.t), []byte(value))
 }
 
 // step is one step of the workload. It returns a fence, or 0.
@@ -156,7 +156,7 @@ func secondProcess() []step {
 // dump describes a group's state, except for what changes with time.
 func dump(t testing.TB, n *conclave.Node) string {
 	t.Helper()
-	ctx := grouptest.Within(t, 20*time.Second)
+	ctx := grouptest.Bounded(t)
 	sessions, err := grouptest.Collect(n.Sessions(ctx))
 	locks, lockErr := grouptest.Collect(n.Locks(ctx, ""))
 	keys, keyErr := n.KV().List(ctx, "")
@@ -187,7 +187,7 @@ func runWorkload(t *testing.T, b *recorder) (states []string) {
 	t.Helper()
 	e := &workload{t: t}
 	for i, steps := range [][]step{firstProcess(), secondProcess()} {
-		ctx := grouptest.Within(t, 60*time.Second)
+		ctx := grouptest.Bounded(t)
 		var err error
 		if e.node, err = startOn(ctx, errorfs.Wrap(b.disk, b)); err != nil {
 			t.Fatal(err)
@@ -243,7 +243,7 @@ func TestPowerLoss_EveryOperation(t *testing.T) {
 
 func (w *image) check(t *testing.T, possible []string) {
 	t.Helper()
-	n, err := startOn(grouptest.Within(t, 20*time.Second), w.disk)
+	n, err := startOn(grouptest.Bounded(t), w.disk)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 func TestPowerLoss_UnderLoad(t *testing.T) {
 	t.Parallel()
 	g := grouptest.Start(t, 3, grouptest.MemoryNetwork, grouptest.PoweredDisks)
-	ctx := grouptest.Within(t, 80*time.Second)
+	ctx := grouptest.Bounded(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	var ledger grouptest.Ledger
 	total := 0
@@ -53,13 +53,13 @@ func TestPowerLoss_UnderLoad(t *testing.T) {
 // has the acknowledged grant.
 func TestPowerLoss_AllButHolder(t *testing.T) {
 	t.Parallel()
-	g := grouptest.Start(t, 3, grouptest.MemoryNetwork, grouptest.PoweredDisks, grouptest.LongSessions)
+	g := grouptest.Start(t, 3, grouptest.MemoryNetwork, grouptest.PoweredDisks)
 	holder := g.Nodes[0].FencedLock("x")
 	f := grouptest.MustLock(t, holder)
 	g.Crash(1, 2)
 	g.Restart(1, 2)
 	other := g.Nodes[1].FencedLock("x")
-	_, err := other.TryLock(grouptest.Within(t, 40*time.Second))
+	_, err := other.TryLock(grouptest.Bounded(t))
 	grouptest.WantError(t, err, conclave.ErrLocked)
 	_, err = holder.Fence()
 	grouptest.Must(t, err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -22,7 +21,7 @@ var unsyncedKept = map[string]int{"unsynced data lost": 0, "unsynced data kept":
 // onDisk returns a context in which offline commands work on a disk.
 func onDisk(t *testing.T, disk vfs.FS) context.Context {
 	t.Helper()
-	return cluster.WithSeams(grouptest.Within(t, 20*time.Second), cluster.Seams{FS: disk})
+	return cluster.WithSeams(grouptest.Bounded(t), cluster.Seams{FS: disk})
 }
 
 // oldGroup returns the disk of a group of one that has stopped, its last fence, and a
@@ -30,7 +29,7 @@ func onDisk(t *testing.T, disk vfs.FS) context.Context {
 func oldGroup(t *testing.T) (*vfs.MemFS, conclave.Fence, []byte) {
 	t.Helper()
 	disk := vfs.NewCrashableMem()
-	n, err := startOn(grouptest.Within(t, 20*time.Second), disk)
+	n, err := startOn(grouptest.Bounded(t), disk)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +43,7 @@ func oldGroup(t *testing.T) (*vfs.MemFS, conclave.Fence, []byte) {
 		last = max(last, f)
 	}
 	var backup bytes.Buffer
-	grouptest.Must(t, n.Backup(grouptest.Within(t, 20*time.Second), &backup))
+	grouptest.Must(t, n.Backup(grouptest.Bounded(t), &backup))
 	grouptest.Must(t, n.Close(t.Context()))
 	return disk, last, backup.Bytes()
 }
@@ -52,7 +51,7 @@ func oldGroup(t *testing.T) (*vfs.MemFS, conclave.Fence, []byte) {
 // wantNew checks that a group is the new one, or else the old one.
 func wantNew(t *testing.T, disk vfs.FS, last conclave.Fence) (isNew bool) {
 	t.Helper()
-	n, err := startOn(grouptest.Within(t, 20*time.Second), disk)
+	n, err := startOn(grouptest.Bounded(t), disk)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +142,7 @@ func (w *image) checkRestore(t *testing.T, last conclave.Fence, backup []byte) s
 	}
 	err = conclave.Restore(onDisk(t, again), "data", bytes.NewReader(backup))
 	if err == nil {
-		if n, err := startOn(grouptest.Within(t, 20*time.Second), w.disk); !errors.Is(err, conclave.ErrInvalid) {
+		if n, err := startOn(grouptest.Bounded(t), w.disk); !errors.Is(err, conclave.ErrInvalid) {
 			if err == nil {
 				grouptest.Kill(n)
 			}

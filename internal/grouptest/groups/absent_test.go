@@ -13,7 +13,7 @@ import (
 func TestGroup_NotFoundByEachCall(t *testing.T) {
 	t.Parallel()
 	g := start(t, 1)
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	c := gt.Dial(t, &conclave.ClientConfig{}, g.Nodes[0])
 	t.Run("node", func(t *testing.T) {
 		wantNotFound(t, ctx, g.Nodes[0].WithGroup("none"), func() error { return g.Nodes[0].DeleteGroup(ctx, "none") })

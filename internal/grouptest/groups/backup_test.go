@@ -23,7 +23,7 @@ type backedUp interface {
 func backupOf(t *testing.T, of backedUp) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	gt.Must(t, of.Backup(gt.Within(t, 30*time.Second), &b))
+	gt.Must(t, of.Backup(gt.Bounded(t), &b))
 	return b.Bytes()
 }
 
@@ -88,14 +88,14 @@ func TestBackup_AllGroups(t *testing.T) {
 		if f := gt.MustLock(t, create(t, n, "c").FencedLock("x")); f <= slices.Max(fences) {
 			t.Errorf("fence %v after %v", f, fences)
 		}
-		other, err := conclave.Open(gt.Within(t, 30*time.Second), &conclave.Config{
+		other, err := conclave.Open(gt.Bounded(t), &conclave.Config{
 			Dir: filepath.Join(t.TempDir(), "other"), Join: []string{n.Addr()}, HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
 		})
 		gt.Must(t, err)
 		if e := gt.MustGet(t, other.WithGroup("b").KV(), "k"); string(e.Value) != "of b" {
 			t.Errorf("%q", e.Value)
 		}
-		gt.Must(t, other.DeleteGroup(gt.Within(t, 30*time.Second), "b", conclave.Force()))
+		gt.Must(t, other.DeleteGroup(gt.Bounded(t), "b", conclave.Force()))
 		if f := gt.MustLock(t, create(t, other, "b").FencedLock("x")); f <= slices.Max(fences) {
 			t.Errorf("fence %v after %v", f, fences)
 		}
@@ -130,7 +130,7 @@ func restoredDir(t *testing.T, backup []byte) string {
 func TestBackup_OneGroup(t *testing.T) {
 	t.Parallel()
 	g := start(t, 3)
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	a := create(t, g.Nodes[0], "a")
 	fences := []conclave.Fence{use(t, g.Nodes[0].Group, "of the default"), use(t, a, "of a"), use(t, create(t, g.Nodes[0], "b"), "of b")}
 	backup := backupOf(t, g.Nodes[1].WithGroup("a"))
@@ -151,7 +151,7 @@ func TestBackup_OneGroup(t *testing.T) {
 func TestBackup_OneGroupByClient(t *testing.T) {
 	t.Parallel()
 	g := start(t, 3)
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	fence := use(t, create(t, g.Nodes[0], "a"), "of a")
 	c := gt.Dial(t, &conclave.ClientConfig{}, g.Nodes[2])
 	gt.WantError(t, c.WithGroup("none").Backup(ctx, failing{t}), conclave.ErrGroupNotFound)
@@ -177,7 +177,7 @@ func (f failing) Write(b []byte) (int, error) {
 func TestBackup_DeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	n := alone(t, filepath.Join(t.TempDir(), "old"))
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	use(t, create(t, n, "early"), "early")
 	last := use(t, create(t, n, "late"), "late")
 	use(t, create(t, n, "kept"), "kept")
@@ -227,8 +227,8 @@ func TestBackup_GroupsWithoutQuorum(t *testing.T) {
 	}
 	g.Kill(0, 1)
 	var all, one bytes.Buffer
-	gt.WantError(t, g.Nodes[2].Backup(gt.Within(t, 60*time.Second), &all), conclave.ErrUnavailable)
-	gt.WantError(t, g.Nodes[2].WithGroup("a").Backup(gt.Within(t, 60*time.Second), &one), conclave.ErrUnavailable)
+	gt.WantError(t, g.Nodes[2].Backup(gt.Bounded(t), &all), conclave.ErrUnavailable)
+	gt.WantError(t, g.Nodes[2].WithGroup("a").Backup(gt.Bounded(t), &one), conclave.ErrUnavailable)
 	err := g.Nodes[2].WithGroup("none").Backup(gt.Within(t, 500*time.Millisecond), failing{t})
 	gt.WantError(t, err, conclave.ErrIncomplete)
 	if errors.Is(err, conclave.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {

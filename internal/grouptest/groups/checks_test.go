@@ -12,7 +12,7 @@ import (
 func TestCheck_OfFurtherGroup(t *testing.T) {
 	t.Parallel()
 	n := start(t, 1).Nodes[0]
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	tenant := create(t, n, "tenant")
 	check, err := tenant.RegisterCheck(ctx, "disk", 0)
 	gt.Must(t, err)
@@ -46,7 +46,7 @@ func TestCheck_OfFurtherGroup(t *testing.T) {
 func TestClient_NoMember(t *testing.T) {
 	t.Parallel()
 	n := start(t, 1).Nodes[0]
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	create(t, n, "tenant")
 	c := gt.Dial(t, &conclave.ClientConfig{}, n)
 	for _, g := range []*conclave.Group{c.Group, c.WithGroup("tenant")} {
@@ -77,7 +77,7 @@ func TestGroupInfo(t *testing.T) {
 			t.Errorf("%q: %+v, %v", name, info, ok)
 		}
 	}
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	gt.Must(t, n.DeleteGroup(ctx, "tenant"))
 	if info, ok := n.GroupInfo("tenant"); ok {
 		t.Errorf("after the deletion: %+v", info)

@@ -14,7 +14,7 @@ import (
 func TestClient_Groups(t *testing.T) {
 	t.Parallel()
 	g := start(t, 3)
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	c := gt.Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	late := c.WithGroup("tenant")
 	_, err := late.FencedLock("x").Lock(ctx)
@@ -56,7 +56,7 @@ func TestClient_Groups(t *testing.T) {
 func TestClient_GroupDeletedElsewhere(t *testing.T) {
 	t.Parallel()
 	g := start(t, 3)
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	create(t, g.Nodes[0], "tenant")
 	c := gt.Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	tenant := c.WithGroup("tenant")
@@ -100,7 +100,7 @@ func TestClient_GroupDeletedElsewhere(t *testing.T) {
 func TestDeleteGroup_WhileItReads(t *testing.T) {
 	t.Parallel()
 	g := start(t, 3)
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	for _, p := range []interface {
 		CreateGroup(ctx context.Context, name string, cfg conclave.GroupConfig) (*conclave.Group, error)
 		DeleteGroup(ctx context.Context, name string, opts ...conclave.DeleteGroupOption) error
@@ -133,8 +133,8 @@ func TestDeleteGroup_WhileItReads(t *testing.T) {
 // The holds of a client in a further group survive the members that it is connected to, one after the other.
 func TestClient_GroupMemberDies(t *testing.T) {
 	t.Parallel()
-	g := start(t, 3, gt.LongSessions)
-	ctx := gt.Within(t, 120*time.Second)
+	g := start(t, 3)
+	ctx := gt.Bounded(t)
 	create(t, g.Nodes[0], "tenant")
 	c := gt.Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
 	tenant := c.WithGroup("tenant")
@@ -156,13 +156,13 @@ func TestClient_GroupMemberDies(t *testing.T) {
 // Close releases at once what a client holds in each group.
 func TestClient_CloseReleasesInEachGroup(t *testing.T) {
 	t.Parallel()
-	g := start(t, 1, gt.LongSessions)
+	g := start(t, 1)
 	create(t, g.Nodes[0], "tenant")
 	c := gt.Dial(t, &conclave.ClientConfig{SessionTTL: time.Hour}, g.Nodes...)
 	tenant := c.WithGroup("tenant")
 	gt.MustLock(t, tenant.FencedLock("x"))
 	gt.MustLock(t, c.FencedLock("x"))
-	gt.Must(t, c.Close(gt.Within(t, 30*time.Second)))
+	gt.Must(t, c.Close(gt.Bounded(t)))
 	gt.MustLock(t, g.Nodes[0].WithGroup("tenant").FencedLock("x"))
 	gt.MustLock(t, g.Nodes[0].FencedLock("x"))
 	_, err := tenant.FencedLock("x").Lock(t.Context())
@@ -177,7 +177,7 @@ func TestClient_CloseReleasesInEachGroup(t *testing.T) {
 func TestClient_ReadOnlyGroups(t *testing.T) {
 	t.Parallel()
 	g := start(t, 1)
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	tenant := create(t, g.Nodes[0], "tenant")
 	_, err := tenant.KV().Put(ctx, "k", []byte("v"))
 	gt.Must(t, err)

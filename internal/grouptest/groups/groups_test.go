@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,17 +22,30 @@ func start(t *testing.T, n int, opts ...gt.Option) *gt.Group {
 
 func create(t *testing.T, n *conclave.Node, name string) *conclave.Group {
 	t.Helper()
-	g, err := n.CreateGroup(gt.Within(t, 30*time.Second), name, conclave.GroupConfig{})
+	g, err := n.CreateGroup(gt.Bounded(t), name, conclave.GroupConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
 }
 
+// transfer has a member lead a further group. A leader gives a transfer up after an election timeout.
+func transfer(t *testing.T, g *gt.Group, name string, to int) {
+	t.Helper()
+	leads := func() bool {
+		return slices.ContainsFunc(g.Nodes[to].Metrics().Groups, func(m conclave.GroupMetrics) bool { return m.Name == name && m.Leads })
+	}
+	for ctx := gt.Bounded(t); !leads(); {
+		if err := g.Nodes[to].WithGroup(name).TransferLeadership(ctx, g.ID(to)); err != nil && !errors.Is(err, conclave.ErrInvalid) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // numbers lists the further groups by name.
 func numbers(t *testing.T, n *conclave.Node) map[string]uint32 {
 	t.Helper()
-	list, err := gt.Collect(n.Groups(gt.Within(t, 30*time.Second)))
+	list, err := gt.Collect(n.Groups(gt.Bounded(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +60,8 @@ func numbers(t *testing.T, n *conclave.Node) map[string]uint32 {
 // users on all members.
 func TestGroup_LocksOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	g := start(t, 3)
-	ctx := gt.Within(t, 60*time.Second)
+	g := start(t, 3, gt.ShortSessions)
+	ctx := gt.Bounded(t)
 	tenant := create(t, g.Nodes[0], "tenant")
 	gt.MustLock(t, g.Nodes[0].FencedLock("x"))
 	first := gt.MustLock(t, tenant.FencedLock("x"))
@@ -82,7 +96,7 @@ func TestGroup_LocksOfTheirOwn(t *testing.T) {
 func TestGroup_NotFound(t *testing.T) {
 	t.Parallel()
 	g := start(t, 3)
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	late := g.Nodes[1].WithGroup("late")
 	l := late.FencedLock("x")
 	_, err := l.Lock(ctx)
@@ -98,7 +112,7 @@ func TestGroup_NotFound(t *testing.T) {
 func TestDeleteGroup(t *testing.T) {
 	t.Parallel()
 	g := start(t, 3)
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	tenant := create(t, g.Nodes[0], "tenant")
 	l := tenant.FencedLock("x")
 	for range 5 {
@@ -137,7 +151,7 @@ func TestDeleteGroup(t *testing.T) {
 func TestGroup_Restart(t *testing.T) {
 	t.Parallel()
 	g := start(t, 3)
-	ctx := gt.Within(t, 90*time.Second)
+	ctx := gt.Bounded(t)
 	for _, name := range []string{"a", "b", "c"} {
 		tenant := create(t, g.Nodes[0], name)
 		gt.MustPut(t, tenant.KV(), "k", name)
@@ -169,7 +183,7 @@ func TestGroup_Restart(t *testing.T) {
 func TestDeleteGroup_CreatedAgainWhilePartitioned(t *testing.T) {
 	t.Parallel()
 	g := start(t, 3, gt.MemoryNetwork)
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	create(t, g.Nodes[0], "x")
 	old := g.Nodes[2].WithGroup("x")
 	for i := range 3 {
@@ -214,12 +228,12 @@ func TestCreateGroup_ContextEnds(t *testing.T) {
 // learns of its removal.
 func TestLeave_HoldsInFurtherGroup(t *testing.T) {
 	t.Parallel()
-	g := start(t, 3, gt.MemoryNetwork)
+	g := start(t, 3, gt.MemoryNetwork, gt.LongElections)
 	create(t, g.Nodes[0], "x")
-	ctx := gt.Within(t, 60*time.Second)
+	ctx := gt.Bounded(t)
 	other := g.Leader()
 	leaver := (other + 1) % 3
-	gt.Must(t, g.Nodes[0].WithGroup("x").TransferLeadership(ctx, g.ID((other+2)%3))) // the leaver is a follower in both, and leaders stay
+	transfer(t, g, "x", (other+2)%3) // the leaver is a follower in both, and leaders stay
 	s, err := g.Nodes[leaver].WithGroup("x").NewSession(ctx, &conclave.SessionConfig{TTL: time.Minute, NoChecks: true, LockDelay: conclave.NoLockDelay})
 	gt.Must(t, err)
 	l := s.FencedLock("l")
@@ -255,7 +269,7 @@ func TestCreateGroup_BehindDeletionElsewhere(t *testing.T) {
 		name := fmt.Sprint("g", i)
 		create(t, g.Nodes[0], name)
 		all.Go(func() {
-			ctx := gt.Within(t, 60*time.Second)
+			ctx := gt.Bounded(t)
 			for round := range 8 {
 				if err := g.Nodes[round%3].DeleteGroup(ctx, name, conclave.Force()); err != nil {
 					t.Error("delete:", err)
@@ -317,7 +331,7 @@ func TestGroup_UsedWhileCreatedAndDeleted(t *testing.T) {
 // wantUsable creates a group and writes to it. A deletion may still be under way whose caller has given up.
 func wantUsable(t *testing.T, n *conclave.Node, name string) {
 	t.Helper()
-	for ctx := gt.Within(t, 60*time.Second); ; {
+	for ctx := gt.Bounded(t); ; {
 		g, err := n.CreateGroup(ctx, name, conclave.GroupConfig{})
 		if err == nil {
 			_, err = g.KV().Put(ctx, "k", nil)

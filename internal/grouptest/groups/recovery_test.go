@@ -12,7 +12,7 @@ import (
 // alone opens a directory as the only member of a group.
 func alone(t *testing.T, dir string) *conclave.Node {
 	t.Helper()
-	n, err := conclave.Open(gt.Within(t, 30*time.Second), &conclave.Config{Dir: dir, HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond})
+	n, err := conclave.Open(gt.Bounded(t), &conclave.Config{Dir: dir, HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestRecover(t *testing.T) {
 	if f := gt.MustLock(t, n.WithGroup("b").FencedLock("held")); f <= last {
 		t.Errorf("fence %v after %v", f, last)
 	}
-	other, err := conclave.Open(gt.Within(t, 30*time.Second), &conclave.Config{
+	other, err := conclave.Open(gt.Bounded(t), &conclave.Config{
 		Dir: filepath.Join(t.TempDir(), "other"), Join: []string{n.Addr()}, HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
 	})
 	gt.Must(t, err)

@@ -13,7 +13,7 @@ import (
 // nothing. Its holds end with it.
 func TestOpen_DirectoryInUseByAnotherProcess(t *testing.T) {
 	t.Parallel()
-	g := processesOf(t, 1, 2*time.Second)
+	g := processesOf(t, 1, time.Minute)
 	p := g.members[0]
 	f := p.must("lock", "x")
 	grouptest.WantOpenError(t, conclave.Config{Dir: g.configs[0].Dir}, storage.ErrInUse, g.configs[0].Dir, "one member in one process")
@@ -22,7 +22,7 @@ func TestOpen_DirectoryInUseByAnotherProcess(t *testing.T) {
 	}
 	p.must("unlock", "x")
 	p.kill()
-	n, err := conclave.Open(grouptest.Within(t, 20*time.Second), &conclave.Config{Dir: g.configs[0].Dir}) // the lock goes with the process
+	n, err := conclave.Open(grouptest.Bounded(t), &conclave.Config{Dir: g.configs[0].Dir}) // the lock goes with the process
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func (g *processGroup) restart(i int) {
 // leader waits until a majority follows a member that runs.
 func (g *processGroup) leader() int {
 	g.t.Helper()
-	for ctx := grouptest.Within(g.t, 30*time.Second); ctx.Err() == nil; {
+	for ctx := grouptest.Bounded(g.t); ctx.Err() == nil; {
 		votes := make(map[conclave.MemberID]int)
 		ids := make([]conclave.MemberID, len(g.members))
 		for i, p := range g.members {

@@ -182,7 +182,7 @@ func TestKill_LeaderUnderLoad(t *testing.T) {
 	t.Parallel()
 	g := processesOf(t, 3, 5*time.Second)
 	w := newAuditor(t)
-	ctx := grouptest.Within(t, 150*time.Second)
+	ctx := grouptest.Bounded(t)
 	load, end := context.WithCancel(ctx)
 	locks := []string{"a", "b", "c", lingering}
 	var workers sync.WaitGroup

@@ -48,7 +48,7 @@ func TestPause_Holder(t *testing.T) {
 	for _, role := range []string{"follower", "leader"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			g := processesOf(t, 3, time.Second)
+			g := processesOf(t, 3, 10*time.Second)
 			holder := g.leader()
 			if role == "follower" {
 				holder = (holder + 1) % 3
@@ -85,7 +85,7 @@ func TestPause_Holder(t *testing.T) {
 // survive that (etcd#15247).
 func TestPause_Leader(t *testing.T) {
 	t.Parallel()
-	const ttl = 2 * time.Second // long enough for the holder to outlast the election
+	const ttl = 8 * time.Second // long enough for the holder to outlast the election
 	g := processesOf(t, 3, ttl)
 	leader := g.leader()
 	paused, holder, other := g.members[leader], g.members[(leader+1)%3], g.members[(leader+2)%3]

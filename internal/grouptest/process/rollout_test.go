@@ -45,7 +45,7 @@ type rollout struct {
 // underLoad starts three processes that lock all the time until the end of roll.
 func underLoad(t *testing.T, roll func(r *rollout)) {
 	t.Helper()
-	ctx := grouptest.Within(t, 100*time.Second)
+	ctx := grouptest.Bounded(t)
 	load, end := context.WithCancel(ctx)
 	r := &rollout{processGroup: processesOf(t, 3, rolloutTTL), auditor: newAuditor(t), ctx: ctx, load: load}
 	defer r.workers.Wait()

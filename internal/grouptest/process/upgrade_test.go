@@ -22,7 +22,7 @@ const older, newer = 1, wire.LevelLinger
 // awaitLevel waits until every member has applied the level.
 func (g *processGroup) awaitLevel(want uint32) {
 	g.t.Helper()
-	for ctx := grouptest.Within(g.t, 30*time.Second); ctx.Err() == nil; {
+	for ctx := grouptest.Bounded(g.t); ctx.Err() == nil; {
 		there := 0
 		for _, p := range g.members {
 			if r, err := p.do(order{Do: "level"}); err == nil && r.Level == want {
@@ -65,7 +65,7 @@ func TestUpgrade_Rolling(t *testing.T) {
 		}
 		g := processesWith(t, n, memberConfig{TTL: 5 * time.Second, Level: older})
 		w := newAuditor(t)
-		load, end := context.WithCancel(grouptest.Within(t, 120*time.Second))
+		load, end := context.WithCancel(grouptest.Bounded(t))
 		var workers sync.WaitGroup
 		work := func(p *process) {
 			for _, lock := range []string{"a", lingering} {
@@ -147,7 +147,7 @@ func TestUpgrade_LaggingStandby(t *testing.T) {
 	voters := &processGroup{t: t, members: g.members[:standby]}
 	voters.awaitLevel(newer)
 	w := newAuditor(t)
-	ctx := grouptest.Within(t, 60*time.Second)
+	ctx := grouptest.Bounded(t)
 	load, end := context.WithCancel(ctx)
 	defer end()
 	var workers sync.WaitGroup
