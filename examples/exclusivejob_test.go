@@ -17,7 +17,7 @@ func TestExclusiveJob_RunnerKilled(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "report.json")
 	// The period is a week, so it does not change during the test, except on rare
 	// midnights, when the third process runs the job of the new week.
-	all := startGroup(t, "exclusivejob", nil, "-ttl", "2s", "-every", "168h", "-takes", "2s", "-store", store)
+	all := startGroup(t, "exclusivejob", nil, "-ttl", "10s", "-every", "168h", "-takes", "20s", "-store", store)
 	killed, period, fence := runner(t, all[:])
 	killed.expectKillCommand()
 	killed.kill()

@@ -13,7 +13,7 @@ import (
 // one is interrupted, and the last candidate leads at once.
 func TestLeaderElection_LeaderKilledAndInterrupted(t *testing.T) {
 	t.Parallel()
-	all := startGroup(t, "leaderelection", nil, "-ttl", "2s", "-tick", "100ms")
+	all := startGroup(t, "leaderelection", nil, "-ttl", "10s", "-tick", "100ms")
 	leader, fence := elected(t, all[:], 0)
 	all[leader].expectKillCommand()
 	all[leader].expect(fmt.Sprintf("tick 2 with fence %d$", fence))

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,8 +18,8 @@ import (
 	"time"
 )
 
-// waitTimeout bounds each wait for a line or for the end of a process.
-const waitTimeout = 30 * time.Second
+// waitTimeout bounds each wait for a line or for the end of a process. Only a hang reaches it, also on a slow and busy machine.
+const waitTimeout = 3 * time.Minute
 
 var programs string // the folder of the compiled examples
 
@@ -29,6 +30,10 @@ const parallelTests = "6"
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", parallelTests); err != nil { // -parallel overrides it
 		panic(err)
+	}
+	// A shell starts background jobs with SIGINT ignored, which the examples would inherit.
+	if signal.Ignored(os.Interrupt) {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	status, err := build(m.Run)
 	if err != nil {

@@ -23,7 +23,7 @@ func TestRateLimit_HolderKilled(t *testing.T) {
 		}
 		return []string{"-workers", "2", "-work", "20ms"}
 	}
-	all := startGroup(t, "ratelimit", own, "-ttl", "2s", "-limit", "2", "-journal", journal)
+	all := startGroup(t, "ratelimit", own, "-ttl", "10s", "-limit", "2", "-journal", journal)
 	anna, ben, clara := all[0], all[1], all[2]
 	anna.expect(`anna/1 works, fence \d+$`)
 	for _, p := range []*process{ben, clara, ben, clara} { // in turn, with the remaining permit

@@ -22,7 +22,7 @@ func TestShardedWorker_RestartedAndKilled(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	settles := map[string]string{"anna": "10m", "ben": "10m", "clara": "1s"} // longer, and shorter, than what this test waits for
 	all := startGroup(t, "shardedworker", func(name string) []string { return []string{"-settle", settles[name]} },
-		"-ttl", "2s", "-every", "20ms", "-store", store)
+		"-ttl", "10s", "-every", "20ms", "-store", store)
 	anna, ben, clara := all[0], all[1], all[2]
 	awaitShards(t, 4, all[:]...)
 

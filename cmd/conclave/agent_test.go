@@ -82,7 +82,7 @@ func TestAgent(t *testing.T) {
 	if code := p.wait(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	if code := run([]string{"health", "--http", web, "--timeout", "1s"}, nil, io.Discard, io.Discard); code != 5 {
+	if code := run([]string{"health", "--http", web, "--timeout", "10s"}, nil, io.Discard, io.Discard); code != 5 {
 		t.Error("health of an agent that is down:", code)
 	}
 }
@@ -126,7 +126,7 @@ func TestAgent_LogWithoutReader(t *testing.T) {
 	defer func() { _ = cmd.Process.Kill() }()
 	must0(t, w.Close())
 	late := time.After(patience)
-	for run([]string{"health", "--http", web, "--timeout", "1s"}, nil, io.Discard, io.Discard) != 0 {
+	for run([]string{"health", "--http", web, "--timeout", "10s"}, nil, io.Discard, io.Discard) != 0 {
 		select {
 		case <-ended:
 			t.Fatal("the agent has ended:", cmd.ProcessState)
@@ -146,6 +146,7 @@ func TestAgent_LogWithoutReader(t *testing.T) {
 
 // An error is reported to a reader that has stopped, and the exit code is as ever.
 func TestExit_WithoutReader(t *testing.T) {
+	t.Parallel()
 	r, w, err := os.Pipe()
 	must0(t, err)
 	defer r.Close()
@@ -192,7 +193,7 @@ func TestEnvironment_CommandLineFirst(t *testing.T) {
 	if out := must(t, n, "health"); !strings.Contains(out, "anna") || !strings.Contains(out, "[+]leader ok") {
 		t.Error(out)
 	}
-	want(t, conclaveAt(n, "health", "--http", "127.0.0.1:9", "--timeout", "1s"), exitUnavailable, "is an agent running")
+	want(t, conclaveAt(n, "health", "--http", "127.0.0.1:9", "--timeout", "10s"), exitUnavailable, "is an agent running")
 
 	t.Setenv("CONCLAVE_DIR", filepath.Join(t.TempDir(), "unused"))
 	p := start(t, "agent", "--memory", "--bind", "127.0.0.1:0", "--http", "none")

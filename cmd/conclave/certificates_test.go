@@ -82,7 +82,7 @@ func TestDocuments_Certificates(t *testing.T) {
 		}
 	}
 	out.Reset()
-	code := run([]string{"status", "--addr", addr, "--servername", "invoices", "--timeout", "1s"}, nil, &out, &errs)
+	code := run([]string{"status", "--addr", addr, "--servername", "invoices", "--timeout", "5s"}, nil, &out, &errs)
 	want(t, result{out.String(), errs.String(), code}, exitUnavailable, "or set --servername")
 	if !strings.Contains(out.String(), "or set --servername") {
 		t.Error(out.String())
@@ -131,13 +131,13 @@ func TestOperations_RotateAuthority(t *testing.T) {
 		}
 	}
 	former := filepath.Join(d.dir, "former")
-	command := []string{"status", "--addr", all[0].addr, "--timeout", "2s", "--cert", filepath.Join(former, "tls.crt"), "--key", filepath.Join(former, "tls.key")}
+	command := []string{"status", "--addr", all[0].addr, "--timeout", "5s", "--cert", filepath.Join(former, "tls.crt"), "--key", filepath.Join(former, "tls.key")}
 	var errs bytes.Buffer
 	if code := run(command, nil, io.Discard, &errs); code != exitUnavailable || !strings.Contains(errs.String(), "tls: ") {
 		t.Errorf("a certificate of the former authority: exit code %d\n%s", code, errs.String())
 	}
 	errs.Reset()
-	command = []string{"status", "--addr", all[0].addr, "--timeout", "2s", "--ca", filepath.Join(former, "ca.crt")}
+	command = []string{"status", "--addr", all[0].addr, "--timeout", "5s", "--ca", filepath.Join(former, "ca.crt")}
 	if code := run(command, nil, io.Discard, &errs); code != exitUnavailable || !strings.Contains(errs.String(), "unknown authority") {
 		t.Errorf("a client that trusts the former authority only: exit code %d\n%s", code, errs.String())
 	}

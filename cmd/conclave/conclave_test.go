@@ -23,8 +23,17 @@ import (
 // runVariable makes this test binary the program. Signals need a process.
 const runVariable = "CONCLAVE_TEST_RUN"
 
+// killTimeVariable sets killTime in such a process.
+const killTimeVariable = "CONCLAVE_TEST_KILL_TIME"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(runVariable) != "" {
+		if text := os.Getenv(killTimeVariable); text != "" {
+			var err error
+			if killTime, err = time.ParseDuration(text); err != nil {
+				panic(err)
+			}
+		}
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	// nohup and shells start processes with signals ignored, which the processes of the tests would
@@ -41,7 +50,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const patience = time.Minute
+// patience bounds each wait: only a hang reaches it, also on a slow and busy machine.
+const patience = 5 * time.Minute
 
 // member is a group of one, and the address for --addr.
 func member(t *testing.T, dir string) *conclave.Node {

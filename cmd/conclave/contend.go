@@ -19,6 +19,10 @@ type contender struct {
 	opened   bool   // one session, so the settings are valid and the group exists
 }
 
+// killTime is the part of the lock-delay that follows the grace, in which the command is killed. It is a variable because
+// a test that stalls for longer would see the next grant before the kill.
+var killTime = time.Second
+
 // acquire opens a session and acquires under it, again if the session has ended while the request waited: an outage of
 // the group may be longer than its TTL.
 func (c *contender) acquire(ctx context.Context, take func(context.Context, *conclave.Session) (lease, error)) (lease, error) {
@@ -74,7 +78,7 @@ func (o *tenancy) shortHold() string {
 // open opens a session. Of those for one lock or election only the first is bounded by --timeout: it finds out whether
 // the settings and the addresses are right. Later ones end an outage, however long it is.
 func (c *contender) open(waiting context.Context) (*conclave.Session, error) {
-	cfg := &conclave.SessionConfig{Name: sessionName(c.election), TTL: c.ttl, LockDelay: c.grace + time.Second}
+	cfg := &conclave.SessionConfig{Name: sessionName(c.election), TTL: c.ttl, LockDelay: c.grace + killTime}
 	limited, done := c.within(waiting)
 	s, err := c.client.NewSession(limited, cfg)
 	done()

@@ -74,7 +74,7 @@ func (d *deployment) found(args ...string) [3]*operated {
 func (d *deployment) opened(m *operated) {
 	d.t.Helper()
 	m.line("msg=open")
-	m.id = decoded[statusView](d.t, d.ask(m, "status", "-o", "json")).ID
+	d.await(m, "its ID", func(s statusView) bool { m.id = s.ID; return true })
 }
 
 // operate runs a command and returns what it prints.
@@ -85,6 +85,18 @@ func (d *deployment) operate(args ...string) string {
 		d.t.Fatalf("conclave %s: exit code %d\n%s%s", strings.Join(args, " "), code, out.String(), errs.String())
 	}
 	return out.String()
+}
+
+// poll is operate for a command whose exit code is 5 while an election takes longer than the command waits. ok reports
+// whether it was not.
+func (d *deployment) poll(args ...string) (text string, ok bool) {
+	d.t.Helper()
+	var out, errs bytes.Buffer
+	code := run(args, nil, &out, &errs)
+	if code != 0 && code != exitUnavailable {
+		d.t.Fatalf("conclave %s: exit code %d\n%s%s", strings.Join(args, " "), code, out.String(), errs.String())
+	}
+	return out.String(), code == 0
 }
 
 // result runs a command that connects to a member, whatever comes of it.
@@ -129,14 +141,15 @@ func (d *deployment) await(m *operated, what string, shows func(statusView) bool
 // awaitBy blocks until a command prints the status that is wanted.
 func (d *deployment) awaitBy(what string, shows func(statusView) bool, command ...string) {
 	d.t.Helper()
-	var s statusView
+	var text string
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		if s = decoded[statusView](d.t, d.operate(command...)); shows(s) {
+		var ok bool
+		if text, ok = d.poll(command...); ok && shows(decoded[statusView](d.t, text)) {
 			return
 		}
 		<-time.After(50 * time.Millisecond) // the command does not wait
 	}
-	d.t.Fatalf("want %s, got %+v", what, s)
+	d.t.Fatalf("want %s, got %s", what, text)
 }
 
 func (s statusView) count(role string) (n int) {

@@ -135,6 +135,23 @@ func TestDocuments_WrongCommands(t *testing.T) {
 	}
 }
 
+// operator precedes the commands of docs/OPERATIONS.md: it waits for what a reader waits for.
+const operator = `set -eu
+sleep() {
+	case $1 in
+	3) ready 127.0.0.1:7104 127.0.0.1:7105 ;;
+	5) if command kill -0 $ben; then ready 127.0.0.1:7101 127.0.0.1:7102 127.0.0.1:7103; fi ;; # else there is no quorum
+	15) # the lost member is replaced meanwhile
+		until conclave members -o json | grep '"alive":false' | grep -q standby; do command sleep 0.3; done ;;
+	*) command sleep 1 ;;
+	esac
+}
+ready() { for at; do until conclave health --http $at; do command sleep 0.3; done; done >/dev/null 2>&1; }
+command -v curl >/dev/null || curl() { echo "livez check passed"; } # nothing else needs it
+# What is killed has ended before the next command.
+kill() { command kill "$@"; if [ "$1" = -9 ]; then shift; wait "$@" || true; fi; }
+`
+
 // The commands of docs/OPERATIONS.md do what it says, one after the other, in the shell that its reader has. The test has other ports, and
 // takes less time where the page waits for people.
 func TestOperations_PageFollowed(t *testing.T) {
@@ -143,23 +160,15 @@ func TestOperations_PageFollowed(t *testing.T) {
 	program := fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", runVariable, os.Args[0])
 	must0(t, os.WriteFile(filepath.Join(dir, "conclave"), []byte(program), 0o700))
 	var script strings.Builder
-	script.WriteString(`set -eu
-sleep() {
-	if [ $1 = 15 ]; then # the lost member is replaced meanwhile
-		until conclave members -o json | grep '"alive":false' | grep -q standby; do command sleep 0.3; done
-	fi
-	command sleep 1
-}
-command -v curl >/dev/null || curl() { echo "livez check passed"; } # nothing else needs it
-# What is killed has ended before the next command.
-kill() { command kill "$@"; if [ "$1" = -9 ]; then shift; wait "$@" || true; fi; }
-`)
+	script.WriteString(operator)
 	for _, block := range shellBlocks(readDocument(t, "docs/OPERATIONS.md")) {
 		switch {
 		case strings.HasPrefix(block, "systemd-analyze"), strings.Contains(block, "tls"): // not everywhere
 			continue
 		case strings.HasPrefix(block, "CGO_ENABLED=0 go"):
 			block = "export PATH=$PATH:$PWD\n"
+		case strings.HasPrefix(block, "curl"): // a reader is slower than the last agent that starts
+			block = "ready 127.0.0.1:7101\n" + block
 		}
 		fmt.Fprintf(&script, "cat <<'END' >&2\n%sEND\n%s", block, block)
 	}
@@ -169,10 +178,10 @@ kill() { command kill "$@"; if [ "$1" = -9 ]; then shift; wait "$@" || true; fi;
 	for i, port := range []string{"7001", "7002", "7003", "7004", "7005", "7101", "7102", "7103", "7104", "7105"} {
 		commands = strings.ReplaceAll(commands, "127.0.0.1:"+port, fmt.Sprint("127.0.0.1:", ports[i]))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	bash := exec.CommandContext(ctx, "bash", "-c", commands)
-	bash.Dir = dir
+	bash.Dir, bash.Env = dir, append(os.Environ(), variable("timeout")+"=60s")
 	// Its agents are of its process group, and have its output.
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	bash.Cancel = func() error { return syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) }

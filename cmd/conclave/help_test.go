@@ -41,6 +41,7 @@ func TestHelp_SharedFlagsOnce(t *testing.T) {
 }
 
 func TestAliases(t *testing.T) {
+	t.Parallel()
 	n := member(t, "")
 	must(t, n, "kv", "put", "k", "v")
 	must(t, n, "kv", "delete", "k")

@@ -82,10 +82,11 @@ func TestJob_SeveralMachines(t *testing.T) {
 }
 
 func TestJob_Waits(t *testing.T) {
+	t.Parallel()
 	n := member(t, "")
 	p := start(t, "--addr", n.Addr(), "job", "nightly", "1", "--", "sh", "-c", "echo running; exec sleep 600")
 	p.line("running")
-	want(t, conclaveAt(n, "job", "nightly", "1", "--wait", "50ms", "--", "true"), 124, "queued at position 1")
+	want(t, conclaveAt(n, "job", "nightly", "1", "--wait", "5s", "--", "true"), 124, "queued at position 1")
 	must0(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	if code := p.wait(); code != 143 {
 		t.Errorf("exit code %d, want 143", code)

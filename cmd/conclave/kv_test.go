@@ -115,14 +115,15 @@ func TestBackup_Concurrent(t *testing.T) {
 }
 
 func TestBench(t *testing.T) {
+	t.Parallel()
 	n := member(t, "")
 	for _, workload := range []string{"lock", "put", "get"} {
-		r := decoded[benchResult](t, must(t, n, "bench", "--workload", workload, "--callers", "2", "--clients", "2", "--for", "200ms", "-o", "json"))
+		r := decoded[benchResult](t, must(t, n, "bench", "--workload", workload, "--callers", "2", "--clients", "2", "--for", "3s", "-o", "json"))
 		if r.Calls == 0 || r.Rate <= 0 || r.P50 <= 0 || r.P50 > r.P99 || r.P99 > r.Max {
 			t.Errorf("%+v", r)
 		}
 	}
-	must(t, n, "bench", "--shared", "--for", "100ms")
+	must(t, n, "bench", "--shared", "--for", "3s")
 	if out := must(t, n, "kv", "ls", "conclave-bench-", "--keys"); out != "KEY\n" {
 		t.Errorf("left behind: %q", out)
 	}

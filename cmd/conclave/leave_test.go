@@ -17,7 +17,7 @@ func asOperator(t *testing.T, password, web string, args ...string) result {
 	t.Helper()
 	t.Setenv(passwordVariable, password)
 	var out, errs bytes.Buffer
-	code := run(append(args, "--http", web, "--timeout", "5s"), nil, &out, &errs)
+	code := run(append(args, "--http", web, "--timeout", "10s"), nil, &out, &errs)
 	return result{out.String(), errs.String(), code}
 }
 

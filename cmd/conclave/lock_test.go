@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -38,12 +39,13 @@ func TestLock_PassesFenceAndExitCode(t *testing.T) {
 }
 
 func TestLock_ExitCodes(t *testing.T) {
+	t.Parallel()
 	n := member(t, "")
 	must0(t, lockNow(t, n, "held"))
 	file := filepath.Join(t.TempDir(), "not-executable")
 	must0(t, os.WriteFile(file, nil, 0o600))
 	want(t, conclaveAt(n, "lock", "held", "--try", "--", "true"), 124, "locked")
-	want(t, conclaveAt(n, "lock", "held", "--wait", "50ms", "--", "true"), 124, "queued at position 1")
+	want(t, conclaveAt(n, "lock", "held", "--wait", "5s", "--", "true"), 124, "queued at position 1")
 	want(t, conclaveAt(n, "lock", "free", "--", "conclave-no-such-command"), 127, "not found")
 	want(t, conclaveAt(n, "lock", "free", "--", file), 126, "permission denied")
 	want(t, conclaveAt(n, "lock", "free", "--", "sh", "-c", "kill -9 $$"), 137, "")
@@ -56,22 +58,22 @@ func TestLock_ExitCodes(t *testing.T) {
 	}
 }
 
+// slowKill has startBy start a process that has ten seconds for a kill.
+var slowKill = []string{"env", killTimeVariable + "=10s"}
+
 // The next owner is granted the lock when the command of a lost lease is dead, also one that ignores SIGTERM.
 func TestLock_LostCommandDiesBeforeNextGrant(t *testing.T) {
+	t.Parallel()
 	n := member(t, "")
-	p := start(t, "--addr", n.Addr(), "lock", "x", "--grace", "1s", "--label", "stubborn", "--", "sh", "-c", `trap "" TERM; echo "pid $$"; while :; do sleep 0.05; done`)
+	p := startBy(t, slowKill, "--addr", n.Addr(), "lock", "x", "--grace", "1s", "--label", "stubborn", "--", "sh", "-c", `trap "" TERM; echo "pid $$"; while :; do sleep 0.05; done`)
 	pid, err := strconv.Atoi(strings.Fields(p.line("pid"))[1])
 	must0(t, err)
 	want(t, conclaveAt(n, "release", "x"), 2, "--force does it")
 	granted := make(chan error, 1)
 	go func() {
 		_, err := n.FencedLock("x").Lock(within(t))
-		if err == nil {
-			if err = syscall.Kill(pid, 0); err == nil {
-				err = fmt.Errorf("granted while process %d of the last holder runs", pid)
-			} else {
-				err = nil
-			}
+		if err == nil && running(pid) {
+			err = fmt.Errorf("granted while process %d of the last holder runs", pid)
 		}
 		granted <- err
 	}()
@@ -97,7 +99,8 @@ func TestLock_LostWithoutReader(t *testing.T) {
 			defer r.Close()
 			prepare(r, w)
 			cmd := exec.Command(os.Args[0], "--addr", n.Addr(), "lock", "x", "--grace", "0s", "--", "sh", "-c", `(trap "" TERM; while :; do sleep 0.05; done) & echo $!; wait`)
-			cmd.Env, cmd.Stderr = append(os.Environ(), runVariable+"=1"), w
+			// It is less than messageGrace: to wait for the reader first would be too late.
+			cmd.Env, cmd.Stderr = append(os.Environ(), runVariable+"=1", killTimeVariable+"=4s"), w
 			out, err := cmd.StdoutPipe()
 			must0(t, err)
 			must0(t, cmd.Start())
@@ -108,9 +111,9 @@ func TestLock_LostWithoutReader(t *testing.T) {
 			must0(t, err)
 			defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
 			must(t, n, "release", "x", "--force")
-			must0(t, lockNow(t, n, "x"))
-			if running(pid) {
-				t.Error("granted while a process of the last holder's command runs")
+			awaitEnd(t, pid)
+			if _, err := n.FencedLock("x").TryLock(within(t)); !errors.Is(err, conclave.ErrLockDelay) {
+				t.Errorf("a process of the last holder's command has outlived the lock-delay: %v", err)
 			}
 			_, _ = io.Copy(io.Discard, r)
 			_ = cmd.Wait()
@@ -133,8 +136,21 @@ func fill(_, w *os.File) {
 
 func running(pid int) bool { return syscall.Kill(pid, 0) == nil && !zombie(pid) }
 
+// awaitEnd blocks until a process has ended.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	for late := time.After(patience); running(pid); {
+		select {
+		case <-late:
+			t.Fatalf("process %d runs on", pid)
+		case <-time.After(10 * time.Millisecond): // nothing signals the end of a process that is no child
+		}
+	}
+}
+
 // At a terminal the command has no process group of its own. What it has started is killed after a loss all the same.
 func TestLock_LostAtTerminal(t *testing.T) {
+	t.Parallel()
 	if descendants(os.Getppid()) == nil {
 		t.Skip("only on Linux the descendants are known")
 	}
@@ -145,7 +161,7 @@ func TestLock_LostAtTerminal(t *testing.T) {
 	}
 	defer terminal.Close()
 	cmd := exec.Command(os.Args[0], "--addr", n.Addr(), "lock", "x", "--grace", "0s", "--", "sh", "-c", `(trap "" TERM; while :; do sleep 0.05; done) & echo $!; wait`)
-	cmd.Env, cmd.Stdin = append(os.Environ(), runVariable+"=1"), terminal
+	cmd.Env, cmd.Stdin = append(os.Environ(), runVariable+"=1", killTimeVariable+"=10s"), terminal
 	out, err := cmd.StdoutPipe()
 	must0(t, err)
 	must0(t, cmd.Start())
@@ -248,8 +264,10 @@ func TestLock_LostAtGrant(t *testing.T) {
 
 // The key that suspends a job reaches this process, but not a command with a process group of its own.
 func TestLock_Suspended(t *testing.T) {
-	for _, ttl := range []string{"1s", "1h"} {
+	t.Parallel()
+	for ttl, code := range map[string]int{"10s": exitLost, "1h": 9} {
 		t.Run("ttl "+ttl, func(t *testing.T) {
+			t.Parallel()
 			n := member(t, "")
 			cmd := exec.Command(os.Args[0], "--addr", n.Addr(), "lock", "x", "--ttl", ttl, "--grace", "0s", "--",
 				"sh", "-c", `trap "" TSTP; trap "exit 9" TERM; sleep 600 & echo $$; wait`)
@@ -271,10 +289,8 @@ func TestLock_Suspended(t *testing.T) {
 				_, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
 				must0(t, err)
 			}
-			code := 9
-			if ttl == "1s" {
+			if code == exitLost {
 				must0(t, lockNow(t, n, "x"))
-				code = 123
 			}
 			awaitStopped(t, pid) // by a signal sent before: the only sender is stopped
 			must0(t, cmd.Process.Signal(syscall.SIGCONT))
@@ -339,20 +355,17 @@ func TestLock_WithoutCommand(t *testing.T) {
 
 // A supervisor that is killed takes the command with it, or that would go on without the lock.
 func TestLock_Killed(t *testing.T) {
+	t.Parallel()
 	if dies := new(syscall.SysProcAttr); !setsDeathSignal(dies) {
 		t.Skip("only Linux sends a signal when a parent dies")
 	}
 	n := member(t, "")
-	p := start(t, "--addr", n.Addr(), "lock", "x", "--ttl", "1s", "--grace", "0s", "--", "sh", "-c", `echo "pid $$"; exec sleep 600`)
+	p := start(t, "--addr", n.Addr(), "lock", "x", "--ttl", "5s", "--grace", "0s", "--", "sh", "-c", `echo "pid $$"; exec sleep 600`)
 	pid, err := strconv.Atoi(strings.Fields(p.line("pid"))[1])
 	must0(t, err)
 	must0(t, p.cmd.Process.Kill())
 	must0(t, lockNow(t, n, "x")) // when the session has expired
-	for ended := time.Now().Add(patience); running(pid); {
-		if time.Now().After(ended) {
-			t.Fatal("the command runs on")
-		}
-	}
+	awaitEnd(t, pid)
 }
 
 // zombie reports whether a process has ended, and has a parent that does not ask.

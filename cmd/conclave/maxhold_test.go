@@ -10,6 +10,7 @@ import (
 // A command whose time is over gets SIGTERM, though its session lives; the listings show the time left, and the next one is granted the
 // lock.
 func TestLock_MaxHold(t *testing.T) {
+	t.Parallel()
 	n := member(t, "")
 	args := []string{"--addr", n.Addr(), "lock", "x", "--grace", "0s", "--max-hold"}
 	first := start(t, append(args, "1h", "--", "sh", "-c", `echo "first $CONCLAVE_FENCE"; exec sleep 600`)...)
@@ -26,14 +27,14 @@ func TestLock_MaxHold(t *testing.T) {
 	must(t, n, "release", "x", "--force")
 	first.line("the lease is lost")
 	first.wait()
-	second := start(t, append(args, "300ms", "--", "sh", "-c", `echo "second $CONCLAVE_FENCE"; exec sleep 600`)...)
+	second := start(t, append(args, "5s", "--", "sh", "-c", `echo "second $CONCLAVE_FENCE"; exec sleep 600`)...)
 	second.line("second")
 	_, err := n.FencedLock("x").Lock(within(t))
 	must0(t, err)
-	second.line("it reached --max-hold 300ms")
+	second.line("it reached --max-hold 5s")
 	if code := second.wait(); code != exitLost {
 		t.Errorf("exit code %d", code)
 	}
-	want(t, conclaveAt(n, "lock", "pool", "--permits", "1", "--of", "2", "--grace", "0s", "--max-hold", "300ms", "--", "sleep", "600"), exitLost, "--max-hold")
+	want(t, conclaveAt(n, "lock", "pool", "--permits", "1", "--of", "2", "--grace", "0s", "--max-hold", "5s", "--", "sleep", "600"), exitLost, "--max-hold")
 	want(t, conclaveAt(n, "lock", "y", "--max-hold", "25h", "--", "true"), 125, "want 0 (none) or 1ms to 24h")
 }

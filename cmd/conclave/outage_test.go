@@ -27,7 +27,8 @@ func signalAgents(t *testing.T, s syscall.Signal, agents ...*operated) {
 func (d *deployment) waiters(m *operated, lock string, n int) {
 	d.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		if decoded[explanationView](d.t, d.ask(m, "explain", lock, "-o", "json")).Waiters == n {
+		text, ok := d.poll("explain", lock, "-o", "json", "--addr", m.addr)
+		if ok && decoded[explanationView](d.t, text).Waiters == n {
 			return
 		}
 		<-time.After(50 * time.Millisecond) // the command does not wait
@@ -44,11 +45,11 @@ func TestLock_OutageOfGroup(t *testing.T) {
 	addrs := all[0].addr + "," + all[1].addr + "," + all[2].addr
 	first := d.holder(all[:]...)
 	before := first.fence()
-	waiter := start(t, "lock", "invoices", "--ttl", "3s", "--timeout", "3s", "--addr", addrs)
+	waiter := start(t, "lock", "invoices", "--ttl", "10s", "--timeout", "10s", "--addr", addrs)
 	d.waiters(all[0], "invoices", 1)
-	leader := start(t, "elect", "boss", "--ttl", "3s", "--timeout", "3s", "--grace", "0s", "--addr", addrs, "--", "sh", "-c", "echo leading; exec sleep 600")
+	leader := start(t, "elect", "boss", "--ttl", "10s", "--timeout", "10s", "--grace", "0s", "--addr", addrs, "--", "sh", "-c", "echo leading; exec sleep 600")
 	leader.line("leading")
-	limited := start(t, "lock", "invoices", "--ttl", "3s", "--timeout", "3s", "--wait", "8s", "--addr", addrs, "--", "true")
+	limited := start(t, "lock", "invoices", "--ttl", "10s", "--timeout", "10s", "--wait", "40s", "--addr", addrs, "--", "true")
 	d.waiters(all[0], "invoices", 2)
 
 	signalAgents(t, syscall.SIGSTOP, all[1], all[2])
@@ -60,6 +61,7 @@ func TestLock_OutageOfGroup(t *testing.T) {
 		t.Errorf("--wait has passed: exit code %d, want %d\n%s", code, exitNotAcquired, limited.printed())
 	}
 	signalAgents(t, syscall.SIGCONT, all[1], all[2])
+	d.healthy(all[0], 3, 0) // the release below is bounded, and the holder's TTL is an hour
 
 	must0(t, first.cmd.Process.Signal(syscall.SIGTERM))
 	first.wait()
@@ -84,7 +86,7 @@ func TestLock_SignalInOutage(t *testing.T) {
 	all := d.found()
 	first := d.holder(all[:]...)
 	first.fence()
-	waiter := start(t, "lock", "invoices", "--ttl", "2s", "--timeout", "2s", "--addr", all[0].addr)
+	waiter := start(t, "lock", "invoices", "--ttl", "10s", "--timeout", "10s", "--addr", all[0].addr)
 	d.waiters(all[0], "invoices", 1)
 	signalAgents(t, syscall.SIGSTOP, all[1], all[2])
 	t.Cleanup(func() { signalAgents(t, syscall.SIGCONT, all[1], all[2]) })
@@ -140,8 +142,8 @@ func TestOutage_EachCommand(t *testing.T) {
 		{"locks --stale", []string{"invoices"}, report},
 		{"health", []string{"anna (" + all[0].id.String() + "):", "[+]loop ok", "[-]leader failed: no leader has been known for", address(1, "refused: "), address(2, "timed out: ")},
 			[]string{"a member is not ready"}},
-		{"kv get jobs/1 --timeout 2s", nil, []string{"no quorum of the group is reachable", "conclave status"}},
-		{"status --timeout 1s", []string{address(2, "timed out: "), "no answer within"}, nil},
+		{"kv get jobs/1 --timeout 5s", nil, []string{"no quorum of the group is reachable", "conclave status"}},
+		{"status --timeout 2s", []string{address(2, "timed out: "), "no answer within"}, nil},
 	} {
 		r := d.result(all[0], strings.Fields(c.args)...)
 		out, errs := strings.Join(strings.Fields(r.out), " "), strings.Join(strings.Fields(r.err), " ")
@@ -175,7 +177,7 @@ func TestOutage_TimeoutWhileAskedAgain(t *testing.T) {
 	for deadline := time.Now().Add(patience); r.code != exitUnavailable && time.Now().Before(deadline); {
 		r = d.result(all[0], "status", "--timeout", "2s")
 	}
-	if out := strings.Join(strings.Fields(r.out), " "); r.code != exitUnavailable || !strings.Contains(out, all[2].addr+" timed out: ") || !strings.Contains(out, "no answer within 1.") {
+	if out := strings.Join(strings.Fields(r.out), " "); r.code != exitUnavailable || !strings.Contains(out, all[2].addr+" timed out: ") || !strings.Contains(out, "no answer within ") {
 		t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)
 	}
 }
@@ -206,7 +208,7 @@ func TestOutage_JSON(t *testing.T) {
 	if h := decoded[healthView](t, first); h.Ready || !h.Live || h.Contact == nil || len(h.Checks) == 0 || h.Name != "anna" {
 		t.Errorf("%s", r.out)
 	}
-	r = d.result(all[1], "status", "-o", "json", "--timeout", "1s") // at a member that is dead
+	r = d.result(all[1], "status", "-o", "json", "--timeout", "5s") // at a member that is dead
 	if v := decoded[printed](t, r.out); r.code != exitUnavailable || v.ID != 0 || strings.Contains(r.out, `"leader"`) || len(v.Addresses) != 1 || v.Addresses[0].Answer != hasRefused {
 		t.Errorf("exit code %d\n%s%s", r.code, r.out, r.err)
 	}
@@ -225,7 +227,7 @@ func TestOutage_Backup(t *testing.T) {
 	}
 	d.operate("restore", file, "--dir", filepath.Join(d.dir, "restored"))
 	missing := filepath.Join(d.dir, "missing.backup")
-	want(t, d.result(all[1], "backup", missing, "--timeout", "1s"), exitUnavailable, "check that the member runs")
+	want(t, d.result(all[1], "backup", missing, "--timeout", "5s"), exitUnavailable, "check that the member runs")
 	if _, err := os.Stat(missing); !os.IsNotExist(err) {
 		t.Errorf("there is a file: %v", err)
 	}
@@ -272,13 +274,17 @@ func TestStatus_LeaderDied(t *testing.T) {
 	d := newDeployment(t)
 	all := d.found()
 	d.healthy(all[0], 3, 0)
-	leader := decoded[statusView](t, d.ask(all[0], "status", "-o", "json")).Leader
+	var leader conclave.MemberID
+	d.await(all[0], "a leader", func(s statusView) bool { leader = s.Leader; return leader != 0 })
 	dead := slices.IndexFunc(all[:], func(m *operated) bool { return m.id == leader })
 	all[dead].kill()
 	next := all[(dead+1)%3]
-	if s := decoded[statusView](t, d.ask(next, "status", "-o", "json")); s.Leader == leader || s.Leader == 0 {
-		t.Errorf("%v led and is dead, and status shows %v", leader, s.Leader)
-	}
+	d.await(next, "another leader", func(s statusView) bool {
+		if s.Leader == leader || s.Leader == 0 {
+			t.Errorf("%v led and is dead, and status shows %v", leader, s.Leader)
+		}
+		return true // the first answer is the right one
+	})
 }
 
 // A member whose build does not report its health says so.

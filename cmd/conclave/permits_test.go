@@ -14,6 +14,7 @@ import (
 
 // Two of two permits are in use, so a third command waits until one of them ends.
 func TestLock_Permits(t *testing.T) {
+	t.Parallel()
 	n := member(t, "")
 	pool := n.Semaphore("pool", 2)
 	args := []string{"--addr", n.Addr(), "lock", "pool", "--permits", "1", "--of", "2", "--", "sh", "-c"}
@@ -24,7 +25,7 @@ func TestLock_Permits(t *testing.T) {
 		t.Error(fence, l)
 	}
 	want(t, conclaveAt(n, "lock", "pool", "--permits", "1", "--of", "2", "--try", "--", "true"), 124, "not enough permits")
-	want(t, conclaveAt(n, "lock", "pool", "--permits", "1", "--of", "2", "--wait", "50ms", "--", "true"), 124, "queued at position 1")
+	want(t, conclaveAt(n, "lock", "pool", "--permits", "1", "--of", "2", "--wait", "5s", "--", "true"), 124, "queued at position 1")
 	want(t, conclaveAt(n, "lock", "pool", "--permits", "1", "--of", "3", "--", "true"), 125, "another limit: 2: set --of to that one")
 	third := start(t, append(args, `echo "third $CONCLAVE_FENCE"; exit 7`)...)
 	for ctx := within(t); ; {
@@ -51,8 +52,9 @@ func TestLock_Permits(t *testing.T) {
 
 // The command of permits that are lost with their session dies before the next grant.
 func TestLock_PermitsLost(t *testing.T) {
+	t.Parallel()
 	n := member(t, "")
-	p := start(t, "--addr", n.Addr(), "lock", "pool", "--permits", "2", "--of", "2", "--grace", "1s", "--",
+	p := startBy(t, slowKill, "--addr", n.Addr(), "lock", "pool", "--permits", "2", "--of", "2", "--grace", "1s", "--",
 		"sh", "-c", `trap "" TERM; echo "pid $$"; while :; do sleep 0.05; done`)
 	pid, err := strconv.Atoi(strings.Fields(p.line("pid"))[1])
 	must0(t, err)

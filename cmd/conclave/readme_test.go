@@ -27,6 +27,27 @@ func freePorts(t *testing.T, n int) (ports []string) {
 	return ports
 }
 
+// awaitEvents has a script wait for what its sleeps give time to: a slow machine takes longer. The first run ends once the file
+// exists, which is after the queue has been shown.
+func awaitEvents(t *testing.T, script, file string) string {
+	t.Helper()
+	shows := func(text string) string {
+		return "\nuntil conclave explain nightly | grep -q '" + text + "'; do sleep 0.1; done\n"
+	}
+	for _, r := range [][2]string{
+		{"\nsleep 1\n", shows("held by")},
+		{"\nsleep 1\n", shows("waiters:")},
+		{"; sleep 5'", "; until [ -e " + file + " ]; do sleep 0.1; done'"},
+		{"\nconclave explain nightly\n", "\nconclave explain nightly\ntouch " + file + "\n"},
+	} {
+		if !strings.Contains(script, r[0]) {
+			t.Fatalf("README lacks %q", r[0])
+		}
+		script = strings.Replace(script, r[0], r[1], 1)
+	}
+	return script
+}
+
 // The commands of README's "In five minutes" do what it says, with other ports and another directory.
 func TestReadme_InFiveMinutes(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
@@ -48,9 +69,11 @@ func TestReadme_InFiveMinutes(t *testing.T) {
 	}
 	ports := fmt.Sprintf("m=(0 %s %s %s) h=(0 %s %s %s)\n", all[0], all[1], all[2], all[3], all[4], all[5])
 	commands = strings.NewReplacer("127.0.0.1:700$i", "127.0.0.1:${m[$i]}", "127.0.0.1:710$i", "127.0.0.1:${h[$i]}").Replace(commands)
+	commands = awaitEvents(t, commands, filepath.Join(dir, "explained"))
 	script.Reset()
 	script.WriteString("set -m\n" + ports + commands + "\nkill %1 %2 %3; wait\n")
 	bash := exec.CommandContext(within(t), "bash", "-c", script.String())
+	bash.Env = append(os.Environ(), variable("timeout")+"=60s")
 	out, err := bash.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v:\n%s\n%s", err, script.String(), out)

@@ -104,10 +104,11 @@ func TestTenancy_OneByOne(t *testing.T) {
 
 // None is acquired when one of the locks is not available.
 func TestLock_SeveralNotAcquired(t *testing.T) {
+	t.Parallel()
 	n := member(t, "")
 	must0(t, lockNow(t, n, "b"))
 	want(t, conclaveAt(n, "lock", "a", "b", "--try", "--", "true"), 124, "locked")
-	want(t, conclaveAt(n, "lock", "a", "b", "--wait", "50ms", "--", "true"), 124, `"b"`)
+	want(t, conclaveAt(n, "lock", "a", "b", "--wait", "5s", "--", "true"), 124, `"b"`)
 	_, err := n.FencedLock("a").TryLock(within(t))
 	must0(t, err)
 	want(t, conclaveAt(n, "lock", "x", "y", "x", "--", "true"), 125, `"x" is named twice`)

@@ -12,6 +12,7 @@ import (
 
 // Commands with --shared run together, under one fence. One without waits for all of them, and keeps later ones out.
 func TestLock_Shared(t *testing.T) {
+	t.Parallel()
 	n := member(t, "")
 	args := []string{"--addr", n.Addr(), "lock", "prices", "--shared", "--", "sh", "-c"}
 	first := start(t, append(args, `echo "first $CONCLAVE_FENCE"; exec sleep 600`)...)

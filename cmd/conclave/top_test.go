@@ -44,6 +44,7 @@ func TestTop_LongestWaitFirst(t *testing.T) {
 
 // An outage does not end status --watch, which shows it.
 func TestStatus_Watch(t *testing.T) {
+	t.Parallel()
 	n := member(t, "")
 	p := start(t, "--addr", n.Addr(), "status", "-o", "json", "--watch", "20ms")
 	for range 3 {

@@ -60,7 +60,7 @@ func TestUsage(t *testing.T) {
 		{"agent --memory --leave=10", 2, "--leave"},
 		{"leave", 2, "missing the password"},
 		{"leave now", 2, `unexpected argument "now"`},
-		{"status --http 127.0.0.1:9 --timeout 1s", 5, "is an agent running"},
+		{"status --http 127.0.0.1:9 --timeout 10s", 5, "is an agent running"},
 		{"remove", 2, "missing MEMBER"},
 		{"backup", 2, "missing FILE"},
 		{"agent --memory --http none --bind 127.0.0.1:0 --voters 2", 2, "invalid --voters"},
@@ -84,13 +84,14 @@ func TestUsage_HostileText(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	var out, errs bytes.Buffer
-	code := run([]string{"status", "--addr", "127.0.0.1:9", "--timeout", "200ms"}, nil, &out, &errs)
+	code := run([]string{"status", "--addr", "127.0.0.1:9", "--timeout", "3s"}, nil, &out, &errs)
 	want(t, result{out.String(), errs.String(), code}, 5, "check that the member runs, and the host and port in --addr, or --advertise of that member")
 	if text := out.String(); !strings.Contains(text, "address:  127.0.0.1:9 refused: ") || !strings.Contains(text, "next:     start the members, or correct --addr") {
 		t.Error(text)
 	}
-	code = run([]string{"lock", "x", "--addr", "127.0.0.1:9", "--timeout", "200ms", "--", "true"}, nil, &out, &errs)
+	code = run([]string{"lock", "x", "--addr", "127.0.0.1:9", "--timeout", "3s", "--", "true"}, nil, &out, &errs)
 	want(t, result{out.String(), errs.String(), code}, 125, "check that the member runs")
 	code = run([]string{"status", "--addr", "192.0.2.1:7001"}, nil, &out, &errs)
 	want(t, result{out.String(), errs.String(), code}, 2, "TLS is not set: set --cert, --key and --ca, or --insecure if the network is trusted")

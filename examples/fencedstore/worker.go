@@ -20,9 +20,10 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// sessionTTL is how long a holder may go without renewing its session. It is
-// short because the story waits for it to expire.
-const sessionTTL = 2 * time.Second
+// sessionTTL is how long a holder may go without renewing its session. The story waits
+// for it to expire. With a much shorter one a busy machine that stalls would also end the
+// sessions of the workers that run.
+const sessionTTL = 10 * time.Second
 
 // worker is a program that writes to the store while it holds the lock.
 type worker struct {
@@ -43,7 +44,7 @@ func (w *worker) run(ctx context.Context, in io.Reader, out io.Writer) error {
 		Name: w.name, Dir: w.dir, Listener: l, Expect: 3,
 		// The paused member may be the leader of the group. The sessions of the
 		// others must outlive the election of a new one.
-		SessionTTL: sessionTTL, ElectionTimeout: sessionTTL / 6, HeartbeatInterval: sessionTTL / 60,
+		SessionTTL: sessionTTL, ElectionTimeout: sessionTTL / 10, HeartbeatInterval: sessionTTL / 100,
 	}
 	if w.join != "" {
 		cfg.Join = []string{w.join}

@@ -40,7 +40,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "postgres:", err)
 		os.Exit(2)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // ends a story that hangs
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // ends a story that hangs
 	defer cancel()
 	if w.name != "" {
 		// Ctrl-C reaches all processes of a terminal. A worker leaves it to the

@@ -52,7 +52,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // beyond the program's own limit
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // beyond the program's own limit
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), programEnv+"=1", "TMPDIR="+temp)

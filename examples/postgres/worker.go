@@ -18,9 +18,10 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 )
 
-// sessionTTL is how long a holder may go without renewing its session. It is
-// short because the story waits for it to expire.
-const sessionTTL = 2 * time.Second
+// sessionTTL is how long a holder may go without renewing its session. The story waits
+// for it to expire. With a much shorter one a busy machine that stalls would also end the
+// sessions of the workers that run.
+const sessionTTL = 10 * time.Second
 
 // guard keeps the largest fence of each lock in the table conclave_fences, beside the data.
 var guard = fencing.SQL{Dialect: fencing.PostgreSQL}
@@ -72,7 +73,7 @@ func (w *worker) open(ctx context.Context) (*conclave.Node, error) {
 		Name: w.name, Dir: w.dir, Listener: l, Expect: 3,
 		// The paused member may be the leader of the group. The sessions of the
 		// others must outlive the election of a new one.
-		SessionTTL: sessionTTL, ElectionTimeout: sessionTTL / 6, HeartbeatInterval: sessionTTL / 60,
+		SessionTTL: sessionTTL, ElectionTimeout: sessionTTL / 10, HeartbeatInterval: sessionTTL / 100,
 	}
 	if w.join != "" {
 		cfg.Join = []string{w.join}

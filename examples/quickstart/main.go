@@ -1,5 +1,5 @@
 // Quickstart shows the story of a lock that is shared by three members, in
-// seven chapters, as a timeline. It takes about five seconds:
+// seven chapters, as a timeline. It takes about fifteen seconds:
 //
 //	go run ./examples/quickstart
 //
@@ -24,7 +24,7 @@ import (
 
 func main() {
 	oneprocess.Main("quickstart", `Quickstart shows the story of a lock that is shared by three members. It takes
-about five seconds.`, func(ctx context.Context) error { return run(ctx, os.Stdout) })
+about fifteen seconds.`, func(ctx context.Context) error { return run(ctx, os.Stdout) })
 }
 
 func run(ctx context.Context, w io.Writer) (err error) {

@@ -22,7 +22,7 @@ func (s *story) form(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	leader, _, _, err := s.group.roles()
+	leader, _, _, err := s.group.roles(ctx)
 	if err != nil {
 		return err
 	}

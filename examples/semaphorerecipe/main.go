@@ -41,7 +41,7 @@ type contender struct {
 // contend opens a session, and acquires with it a key that is named after it. The
 // contender is alive while it holds that key, which is deleted with the session.
 func contend(ctx context.Context, n *conclave.Node) (*contender, error) {
-	session, err := n.NewSession(ctx, &conclave.SessionConfig{TTL: 2 * time.Second, Behavior: conclave.DeleteKeys})
+	session, err := n.NewSession(ctx, &conclave.SessionConfig{TTL: 10 * time.Second, Behavior: conclave.DeleteKeys})
 	if err != nil {
 		return nil, err
 	}
