@@ -31,7 +31,7 @@ func start(t *testing.T) *browser {
 	if path == "" {
 		t.Skip("skipped: no Chromium is installed, so the console is not tested in a browser; on Debian: apt-get install chromium")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WSURLReadTimeout(3*time.Minute))
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // it does not run as root otherwise
 	}
@@ -43,7 +43,7 @@ func start(t *testing.T) *browser {
 	if err := chromedp.Listen(ctx, b.listen); err != nil {
 		t.Fatalf("starting %s: %v", path, err)
 	}
-	b.ctx, cancel = context.WithTimeout(ctx, 2*time.Minute) // a limit before would end the browser
+	b.ctx, cancel = context.WithTimeout(ctx, 10*time.Minute) // a limit before would end the browser
 	t.Cleanup(cancel)
 	return b
 }
@@ -96,7 +96,7 @@ func (b *browser) forget() {
 // was used, begins again: nothing has happened to the page then.
 func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(b.ctx, 3*time.Minute)
 	defer cancel()
 	for _, step := range steps {
 		err := chromedp.Do(ctx, step)
@@ -114,7 +114,7 @@ func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 // await blocks until an expression of JavaScript is true, also across navigations.
 func (b *browser) await(expression string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()

@@ -147,24 +147,25 @@ func TestFence_GrowsWithEachLeader(t *testing.T) {
 }
 
 func TestFence_LeaseExpired(t *testing.T) {
+	t.Parallel() // it waits for two leases
 	group := conclavetest.Start(t, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
 	a := candidate(group.Node(0), "a")
 	short := record("a", 0)
-	short.LeaseDurationSeconds = 5
-	must(t, a.Create(t.Context(), short))
+	short.LeaseDurationSeconds = 15
+	must(t, a.Create(ctx, short))
 	group.Partition([]int{0})
-	if err := a.Update(t.Context(), short); !errors.Is(err, context.DeadlineExceeded) { // at the end of the lease
+	if err := a.Update(ctx, short); !errors.Is(err, context.DeadlineExceeded) { // at the end of the lease
 		t.Errorf("Update without a quorum: %v, want DeadlineExceeded", err)
 	}
 	if f, err := a.Fence(); !errors.Is(err, conclave.ErrLockOwnershipLost) {
 		t.Errorf("Fence: %v, %v, want ErrLockOwnershipLost", f, err)
 	}
-	if _, _, err := a.Get(t.Context()); !errors.Is(err, conclave.ErrLockOwnershipLost) {
+	if _, _, err := a.Get(ctx); !errors.Is(err, conclave.ErrLockOwnershipLost) {
 		t.Errorf("Get: %v, want ErrLockOwnershipLost", err)
 	}
 	group.Heal()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	for { // the refusals end after another lease
 		_, _, err := a.Get(ctx)
 		if err == nil {

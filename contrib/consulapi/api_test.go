@@ -55,7 +55,7 @@ func (a *agent) do(method, path string, body ...string) answer {
 }
 
 func (a *agent) try(ctx context.Context, method, path string, header http.Header, body ...string) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, a.URL+path, strings.NewReader(strings.Join(body, "")))
 	if err != nil {

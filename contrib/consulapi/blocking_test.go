@@ -32,7 +32,7 @@ func (a *agent) begin(ctx context.Context, path string) (wait func() (answer, er
 // until repeats a request that waits a little until it has that status.
 func (a *agent) until(path string, status int) {
 	a.t.Helper()
-	for deadline := time.Now().Add(time.Minute); a.do("GET", path).status != status; {
+	for deadline := time.Now().Add(5 * time.Minute); a.do("GET", path).status != status; {
 		if time.Now().After(deadline) {
 			a.t.Fatalf("%s is never %d", path, status)
 		}

@@ -90,12 +90,13 @@ func TestRoutes_BoundedByBytes(t *testing.T) {
 // has made its answer. Others need none.
 func TestTxn_PlaceForManyBytes(t *testing.T) {
 	node := grouptest.Alone(t)
-	h := Handler(node, &Options{Timeout: 100 * time.Millisecond}).(*server)
+	h, impatient := Handler(node, &Options{Timeout: time.Minute}).(*server), Handler(node, &Options{Timeout: 2 * time.Second}).(*server)
+	impatient.listings = h.listings
 	for i := range 3 {
 		_, err := node.KV().Put(t.Context(), fmt.Sprint(i), make([]byte, maxValue))
 		grouptest.Must(t, err)
 	}
-	txn := func(verbs ...string) int {
+	txn := func(h http.Handler, verbs ...string) int {
 		var ops []string
 		for _, verb := range verbs {
 			for i := range 3 {
@@ -112,12 +113,16 @@ func TestTxn_PlaceForManyBytes(t *testing.T) {
 		for range i {
 			h.listings <- struct{}{}
 		}
-		for name, status := range map[string]int{"reads": txn("get"), "reads and writes": txn("get", "delete")} {
+		reader := h
+		if want != http.StatusOK {
+			reader = impatient // only what is refused waits for all of the timeout
+		}
+		for name, status := range map[string]int{"reads": txn(reader, "get"), "reads and writes": txn(reader, "get", "delete")} {
 			if status != want {
 				t.Errorf("%s while %d listings are collected: %d, want %d", name, i, status, want)
 			}
 		}
-		if status := txn("delete"); status != http.StatusOK {
+		if status := txn(h, "delete"); status != http.StatusOK {
 			t.Errorf("writes while %d listings are collected: %d", i, status)
 		}
 		for range i {

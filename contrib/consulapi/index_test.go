@@ -85,30 +85,39 @@ func TestIndex_ModifyIndexOfOldKey(t *testing.T) {
 	a := serveNode(t, node, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	answered := make(chan answer, 3)
+	type result struct {
+		answer
+		err error
+	}
+	answered := make(chan result, 3)
 	for _, query := range []string{"", "&stale", "&consistent"} {
 		wait := a.begin(ctx, fmt.Sprintf("/v1/kv/leader?raw&index=%d%s", e.ModifyIndex, query))
 		go func() {
-			if got, err := wait(); err == nil {
-				answered <- got
-			}
+			got, err := wait()
+			answered <- result{got, err}
 		}()
 	}
-	// The queries are under way for all that these take: one that did not wait would be answered before the last.
+	// The queries are under way for all that these take: one that did not wait would be answered before the last. They
+	// share syncs of the disk, which may be slow.
+	var writers sync.WaitGroup
 	for i := range 200 {
-		_, err = node.KV().Put(t.Context(), "other", []byte{byte(i)})
-		grouptest.Must(t, err)
+		writers.Go(func() {
+			if _, err := node.KV().Put(t.Context(), "other", []byte{byte(i)}); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	writers.Wait()
 	select {
 	case got := <-answered:
-		t.Fatal("a query did not wait:", got)
+		t.Fatal("a query did not wait:", got.answer, got.err)
 	default:
 	}
 	_, err = node.KV().Put(t.Context(), "leader", []byte("2"))
 	grouptest.Must(t, err)
 	for range 3 {
-		if got := <-answered; got.status != 200 || got.body != "2" {
-			t.Error(got)
+		if got := <-answered; got.err != nil || got.status != 200 || got.body != "2" {
+			t.Error(got.answer, got.err)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func TestLimits_Checks(t *testing.T) {
 // Bodies that do not arrive keep no memory without a bound, and large transactions, whose
 // authorization is in the body, take no place of small ones and of other writes.
 func TestLimits_Bodies(t *testing.T) {
-	send := sender(t, &consulapi.Options{Timeout: time.Second})
+	send := sender(t, &consulapi.Options{Timeout: 10 * time.Second}) // of small requests as well, on a busy machine
 	var all sync.WaitGroup
 	slow, end := io.Pipe()
 	var began sync.WaitGroup
@@ -219,7 +219,7 @@ func TestBlocking_ClientWithBodyGone(t *testing.T) {
 
 // A listing whose request has a body that does not arrive keeps no place for listings.
 func TestListing_UnsentBody(t *testing.T) {
-	a := serve(t, &consulapi.Options{Timeout: 2 * time.Second})
+	a := serve(t, &consulapi.Options{Timeout: 20 * time.Second}) // less than a body may take to arrive
 	for i := range 4 {
 		a.do("PUT", fmt.Sprintf("/v1/kv/a/%d", i), strings.Repeat("x", 400<<10))
 	}
@@ -278,7 +278,7 @@ func TestListing_SlowReaders(t *testing.T) {
 
 // The places of transactions and listings are free while a client reads.
 func TestTxn_SlowReaders(t *testing.T) {
-	a := serve(t, &consulapi.Options{Timeout: 5 * time.Second})
+	a := serve(t, &consulapi.Options{Timeout: 30 * time.Second}) // less than a client may take to read
 	a.large(30)
 	ops := make([]string, 10)
 	for i := range ops {
@@ -358,10 +358,10 @@ func TestBlocking_ClosedBehindNextRequest(t *testing.T) {
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(3 * time.Minute)
 	for !done() {
 		if time.Now().After(end) {
-			t.Fatal("not within 20 s:", what)
+			t.Fatal("not within 3 minutes:", what)
 		}
 		time.Sleep(10 * time.Millisecond) // the server signals neither
 	}

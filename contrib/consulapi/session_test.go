@@ -215,8 +215,8 @@ func TestSession_Check(t *testing.T) {
 // Without a quorum requests fail after Options.Timeout, and stale reads work.
 func TestHandler_NoQuorum(t *testing.T) {
 	g := grouptest.Start(t, 3)
+	serveNode(t, g.Nodes[0], &consulapi.Options{Timeout: time.Minute}).exchanges([]exchange{{"PUT", "/v1/kv/a", "1", 200, "true"}})
 	a := serveNode(t, g.Nodes[0], &consulapi.Options{Timeout: 2 * time.Second})
-	a.do("PUT", "/v1/kv/a", "1")
 	g.Kill(1, 2)
 	got := a.do("GET", "/v1/kv/a")
 	if got.status != 500 || got.body != "No cluster leader" {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	patience = time.Minute // for one step of a server
-	lifetime = "540"       // seconds, after which a server ends whatever becomes of the test
+	patience = 5 * time.Minute // for one step of a server
+	lifetime = "1800"          // seconds, after which a server ends whatever becomes of the test
 )
 
 // binary returns the path of a server's program, or skips the test.

@@ -11,10 +11,15 @@ import (
 )
 
 // restartWorkers restarts some members in turn, again and again, by SIGTERM or kill -9, each when the one before has
-// its shards back.
+// its shards back. The end of the nemesis does not shorten the first wait, so that a short run restarts one as well.
 func restartWorkers(ctx context.Context, f *faults) error {
+	first := true
 	return rounds(ctx, func() error {
-		before, err := f.awaitShards(ctx, func(all []shardState) error { return balanced(all, f.founders) })
+		waiting := ctx
+		if first {
+			waiting, first = context.WithoutCancel(ctx), false
+		}
+		before, err := f.awaitShards(waiting, func(all []shardState) error { return balanced(all, f.founders) })
 		if err != nil {
 			return err
 		}
@@ -44,7 +49,8 @@ func restartWorkers(ctx context.Context, f *faults) error {
 // does not shorten it: what is begun is checked.
 func (f *faults) restartWorker(ctx context.Context, m *member, owners []string) (time.Duration, error) {
 	ctx = context.WithoutCancel(ctx)
-	before, err := f.readShards(ctx)
+	inAny := func([]shardState) error { return nil }
+	before, err := f.awaitShards(ctx, inAny) // an election may come in between
 	if err != nil {
 		return 0, err
 	}

@@ -89,7 +89,7 @@ func TestAgent_CheckEndsSession(t *testing.T) {
 			c := a.client(0)
 			ttl := "60s"
 			if name == "silent" {
-				ttl = "1s"
+				ttl = "15s" // in which the key is acquired
 			}
 			register(t, c, "disk", ttl)
 			must(t, c.Agent().PassTTL("disk", ""))

@@ -109,9 +109,9 @@ func TestDeath_GracefulStop(t *testing.T) {
 // held when the quorum is back.
 func TestDeath_NoQuorum(t *testing.T) {
 	a := start(t, 3)
+	id := session(t, a.client(0), &api.SessionEntry{TTL: "60s"})
+	locked(t, newLock(t, a.client(0), api.LockOptions{Key: "k", Session: id, MonitorRetries: 1000, MonitorRetryTime: 50 * time.Millisecond}))
 	c := dial(t, a.serve(consulapi.Handler(a.group.Node(0), &consulapi.Options{Timeout: 500 * time.Millisecond})).URL)
-	id := session(t, c, &api.SessionEntry{TTL: "60s"})
-	locked(t, newLock(t, c, api.LockOptions{Key: "k", Session: id, MonitorRetries: 1000, MonitorRetryTime: 50 * time.Millisecond}))
 	a.group.Kill(1, 2)
 	for name, call := range map[string]func() error{
 		"get":        func() error { _, _, err := c.KV().Get("k", nil); return err },
@@ -169,7 +169,7 @@ func TestDeath_MonitorRetries(t *testing.T) {
 	blocked := f.to(t, a.servers[0].URL)
 	c := dial(t, a.serve(f).URL)
 	id := session(t, c, &api.SessionEntry{TTL: "30s", LockDelay: time.Millisecond})
-	l := newLock(t, c, api.LockOptions{Key: "k", Session: id, MonitorRetries: 100, MonitorRetryTime: 50 * time.Millisecond})
+	l := newLock(t, c, api.LockOptions{Key: "k", Session: id, MonitorRetries: 10_000, MonitorRetryTime: 50 * time.Millisecond})
 	lost := locked(t, l)
 	impatient := newLock(t, c, api.LockOptions{Key: "k", Session: id})
 	alsoLost := locked(t, impatient)

@@ -238,15 +238,15 @@ func TestLock_Lost(t *testing.T) {
 
 // The delay begins when the session ends, so after the call that ends it began.
 func TestLock_LockDelay(t *testing.T) {
-	const delay = time.Second
+	const delay = 5 * time.Second // and not over before the first refusal
 	a := start(t, 2)
 	id := session(t, a.client(0), &api.SessionEntry{LockDelay: delay})
 	locked(t, newLock(t, a.client(0), api.LockOptions{Key: "delayed", Session: id}))
+	next := &api.KVPair{Key: "delayed", Session: session(t, a.client(1), &api.SessionEntry{}), Flags: api.LockFlagValue}
 	began := time.Now()
 	_, err := a.client(0).Session().Destroy(id, nil)
 	must(t, err)
 
-	next := &api.KVPair{Key: "delayed", Session: session(t, a.client(1), &api.SessionEntry{}), Flags: api.LockFlagValue}
 	refused := 0
 	for {
 		ok, _, err := a.client(1).KV().Acquire(next, nil)

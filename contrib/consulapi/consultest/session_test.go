@@ -169,7 +169,8 @@ func TestSession_RenewPeriodic(t *testing.T) {
 	a := start(t, 2)
 	kept := session(t, a.client(0), &api.SessionEntry{LockDelay: time.Millisecond})
 	done, returned := make(chan struct{}), make(chan error, 1)
-	go func() { returned <- a.client(0).Session().RenewPeriodic("100ms", kept, nil, done) }()
+	// RenewPeriodic returns nil, and leaves the session, if it does not run for the whole of the TTL.
+	go func() { returned <- a.client(0).Session().RenewPeriodic("4s", kept, nil, done) }()
 	close(done)
 	must(t, <-returned)
 	if e, _, err := a.client(1).Session().Info(kept, nil); e != nil || err != nil {
@@ -179,7 +180,7 @@ func TestSession_RenewPeriodic(t *testing.T) {
 	gone := session(t, a.client(0), &api.SessionEntry{})
 	_, err := a.client(1).Session().Destroy(gone, nil)
 	must(t, err)
-	err = a.client(0).Session().RenewPeriodic("100ms", gone, nil, nil)
+	err = a.client(0).Session().RenewPeriodic("4s", gone, nil, nil)
 	if !errors.Is(err, api.ErrSessionExpired) {
 		t.Errorf("RenewPeriodic of a session that has ended: %v", err)
 	}

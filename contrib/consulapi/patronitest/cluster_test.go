@@ -61,7 +61,7 @@ func begin(t *testing.T, p programs, ttl int) *cluster {
 	t.Cleanup(c.logs)
 	t.Cleanup(c.stop)
 	c.writers = write(t, c.ports.postgres)
-	eventually(t, "a primary with two replicas", 3*time.Minute, func(ctx context.Context) bool { return c.replicas(ctx) == size-1 })
+	eventually(t, "a primary with two replicas", 10*time.Minute, func(ctx context.Context) bool { return c.replicas(ctx) == size-1 })
 	return c
 }
 

@@ -108,13 +108,14 @@ func (p *process) end(s syscall.Signal) {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGCONT)
 	select {
 	case <-p.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		<-p.done
 	}
 }
 
-// ports returns free ports, below those that outgoing connections use.
+// ports returns free ports, below those that outgoing connections use. A UDP socket reserves each until the test ends, as
+// package internal/testport does, since servers are started later, and again after a stop.
 func ports(t *testing.T, n int) []int {
 	t.Helper()
 	var found []int
@@ -122,6 +123,11 @@ func ports(t *testing.T, n int) []int {
 		if port > 31000 {
 			t.Fatal("no free ports")
 		}
+		reservation, err := net.ListenPacket("udp", addr(port))
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = reservation.Close() })
 		if l, err := net.Listen("tcp", addr(port)); err == nil {
 			must(t, l.Close())
 			found = append(found, port)

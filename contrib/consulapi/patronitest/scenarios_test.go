@@ -18,10 +18,10 @@ var (
 )
 
 const (
-	// longest is how long no node may accept writes.
-	longest = time.Minute
+	// longest is how long no node may accept writes. It is some leases: each change of the agents' leader renews one.
+	longest = 4 * time.Minute
 	// patience is how long the test waits for what must come within longest, and then some for the replicas.
-	patience = 3 * time.Minute
+	patience = 6 * time.Minute
 )
 
 // scenarios are what happens to a cluster whose primary is node p.
@@ -83,6 +83,16 @@ func (c *cluster) awaitOther(p int) {
 	})
 }
 
+// awaitPrimary waits until a node leads according to Patroni, and returns it.
+func (c *cluster) awaitPrimary() (p int) {
+	c.t.Helper()
+	eventually(c.t, "a primary", patience, func(ctx context.Context) bool {
+		p = c.primary(ctx)
+		return p >= 0
+	})
+	return p
+}
+
 func (c *cluster) awaitReplicas() {
 	c.t.Helper()
 	eventually(c.t, "all replicas follow", patience, func(ctx context.Context) bool {
@@ -105,7 +115,7 @@ func TestPatroni(t *testing.T) {
 						continue
 					}
 					began := time.Now()
-					s.run(c, c.primary(t.Context()))
+					s.run(c, c.awaitPrimary())
 					c.awaitReplicas()
 					t.Logf("%s: %v", s.name, time.Since(began).Round(time.Second))
 				}

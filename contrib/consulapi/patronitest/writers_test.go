@@ -24,7 +24,8 @@ type writers struct {
 	latest [size]bool   // guarded by mu; the last span goes on
 }
 
-// span is a time in which a node accepted each write: from the end of the first to the end of the last.
+// span is a time in which a node accepted each write: from the end of the first to the beginning of the last. The end of the
+// last may be seen late, when another node accepts writes already.
 type span struct{ from, to time.Time }
 
 func write(t *testing.T, ports [size]int) *writers {
@@ -52,10 +53,11 @@ func (w *writers) run(i, port int) {
 	var conn *pgx.Conn
 	for {
 		ok := false
-		ctx, cancel := context.WithTimeout(w.ctx, 2*time.Second)
+		ctx, cancel := context.WithTimeout(w.ctx, 20*time.Second) // a slow write is accepted as well
 		if conn == nil {
 			conn, _ = pgx.Connect(ctx, address(port))
 		}
+		began := time.Now()
 		if conn != nil {
 			// A replica that waits for no other shows what a client could have been acknowledged.
 			_, err := conn.Exec(ctx, "set synchronous_commit = local; create table if not exists written (node int); insert into written values ("+fmt.Sprint(i)+")")
@@ -64,7 +66,7 @@ func (w *writers) run(i, port int) {
 			}
 		}
 		cancel()
-		w.record(i, ok)
+		w.record(i, ok, began)
 		select {
 		case <-tick.C:
 		case <-w.ctx.Done():
@@ -78,15 +80,17 @@ func (w *writers) run(i, port int) {
 	}
 }
 
-func (w *writers) record(i int, ok bool) {
+func (w *writers) record(i int, ok bool, began time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
 	switch {
 	case ok && !w.latest[i]:
+		now := time.Now()
 		w.spans[i] = append(w.spans[i], span{now, now})
 	case ok:
-		w.spans[i][len(w.spans[i])-1].to = now
+		if last := &w.spans[i][len(w.spans[i])-1]; began.After(last.to) {
+			last.to = began
+		}
 	}
 	w.latest[i] = ok
 }

@@ -23,7 +23,7 @@ import (
 
 const (
 	heartbeat = time.Second
-	timeout   = 10 * time.Second // after which an instance without heartbeats counts no more
+	timeout   = 20 * time.Second // after which an instance without heartbeats counts no more
 	tokens    = 32
 )
 
@@ -38,7 +38,8 @@ func main() {
 func run(ctx context.Context, name string) error {
 	logger := log.NewLogfmtLogger(os.Stderr)
 	store := kv.Config{Store: "consul", Prefix: "collectors/", StoreConfig: kv.StoreConfig{
-		Consul: consul.Config{Host: os.Getenv("CONSUL_HTTP_ADDR"), HTTPClientTimeout: 20 * time.Second, CasRetryDelay: time.Second},
+		// After the default of 10 attempts an instance ends, though others only write faster.
+		Consul: consul.Config{Host: os.Getenv("CONSUL_HTTP_ADDR"), HTTPClientTimeout: 3 * time.Minute, CasRetryDelay: time.Second, MaxCasRetries: 1000},
 	}}
 	client, err := kv.NewClient(store, ring.GetCodec(), nil, logger)
 	if err != nil {
