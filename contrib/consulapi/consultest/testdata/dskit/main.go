@@ -38,8 +38,9 @@ func main() {
 func run(ctx context.Context, name string) error {
 	logger := log.NewLogfmtLogger(os.Stderr)
 	store := kv.Config{Store: "consul", Prefix: "collectors/", StoreConfig: kv.StoreConfig{
-		// After the default of 10 attempts an instance ends, though others only write faster.
-		Consul: consul.Config{Host: os.Getenv("CONSUL_HTTP_ADDR"), HTTPClientTimeout: 3 * time.Minute, CasRetryDelay: time.Second, MaxCasRetries: 1000},
+		// After the default of 10 attempts an instance ends, though others only write faster. An instance that leaves
+		// makes the rest of them, each after the delay, with a context that has ended.
+		Consul: consul.Config{Host: os.Getenv("CONSUL_HTTP_ADDR"), HTTPClientTimeout: 3 * time.Minute, CasRetryDelay: time.Second / 2, MaxCasRetries: 50},
 	}}
 	client, err := kv.NewClient(store, ring.GetCodec(), nil, logger)
 	if err != nil {
