@@ -35,12 +35,10 @@ type Gossip struct {
 
 	meta []byte // what this member gossips about itself
 
-	mu       sync.Mutex
-	joinErr  error     // guarded by mu; see LastJoinError
-	lookup   error     // guarded by mu; of the last lookups of names in Config.Join
-	refused  bool      // guarded by mu; joinErr is a refusal, or another failed handshake
-	probed   time.Time // guarded by mu; when the last probe began that was answered
-	departed time.Time // guarded by mu; when another process was last declared dead
+	mu      sync.Mutex
+	joinErr error // guarded by mu; see LastJoinError
+	lookup  error // guarded by mu; of the last lookups of names in Config.Join
+	refused bool  // guarded by mu; joinErr is a refusal, or another failed handshake
 
 	closing wait.Lock // held while announcing and closing: memberlist panics on an announcement after Shutdown
 	closed  bool      // guarded by closing
@@ -171,24 +169,13 @@ func (g *Gossip) AnnounceShutdown() {
 // Close stops gossip and waits until none of its goroutines can be running. memberlist
 // waits neither for its own probes nor for the indirect ones that it makes for others.
 // Each is bounded in time, so Close waits for the rest of that time: not at all in the
-// ordinary case, in which every probe is answered.
+// ordinary case, in which every probe has been answered.
 func (g *Gossip) Close() {
-	others := g.list.NumMembers() > 1
 	g.closing.Acquire()
 	g.closed = true
 	_ = g.list.Shutdown()
 	g.closing.Release()
-	g.mu.Lock()
-	probed, departed := time.Since(g.probed), time.Since(g.departed)
-	g.mu.Unlock()
-	rest := time.Duration(0)
-	if asked := g.probes.lastIndirect(); !asked.IsZero() {
-		rest = g.pace*probeTimeout + probeMargin - time.Since(asked)
-	}
-	if probe := g.pace * probeInterval; (others || departed <= probe) && probed > probe*9/10 {
-		rest = max(rest, probe)
-	}
-	if rest > 0 {
+	if rest := g.probes.rest(g.pace); rest > 0 {
 		<-time.After(rest)
 	}
 }
@@ -206,11 +193,7 @@ func (g *Gossip) MergeRemoteState([]byte, bool)   {}
 
 func (g *Gossip) AckPayload() []byte { return nil }
 
-func (g *Gossip) NotifyPingComplete(_ *memberlist.Node, rtt time.Duration, _ []byte) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.probed = time.Now().Add(-rtt)
-}
+func (g *Gossip) NotifyPingComplete(*memberlist.Node, time.Duration, []byte) { g.probes.answered() }
 
 // memberlist.EventDelegate
 
@@ -227,9 +210,6 @@ func (g *Gossip) notify(n *memberlist.Node, alive bool) {
 		g.events.Alive(n.Name, meta)
 		return
 	}
-	g.mu.Lock()
-	g.departed = time.Now()
-	g.mu.Unlock()
 	g.events.Dead(n.Name, meta)
 }
 

@@ -15,15 +15,15 @@ import (
 // onces lists the library's files that use package sync's Once, OnceFunc and OnceValue, and
 // why. The second caller waits in a mutex until the first is done: that must take no time.
 var onces = map[string]string{
-	"cluster/gossip/indirect_probes.go": "it closes a channel",
-	"conclavehttp/console.go":           "it closes a channel",
-	"internal/client/lease.go":          "it makes an object",
-	"internal/client/order.go":          "it changes a counter",
-	"internal/appcall/conn.go":          "it closes a channel and starts a goroutine",
-	"internal/appcall/listener.go":      "it closes a channel and starts a goroutine",
-	"internal/wire/bounds.go":           "it computes a table",
-	"storage/failstop.go":               "it closes a channel",
-	"storage/shortage.go":               "it closes a channel",
+	"cluster/gossip/probe_watch.go": "it closes a channel",
+	"conclavehttp/console.go":       "it closes a channel",
+	"internal/client/lease.go":      "it makes an object",
+	"internal/client/order.go":      "it changes a counter",
+	"internal/appcall/conn.go":      "it closes a channel and starts a goroutine",
+	"internal/appcall/listener.go":  "it closes a channel and starts a goroutine",
+	"internal/wire/bounds.go":       "it computes a table",
+	"storage/failstop.go":           "it closes a channel",
+	"storage/shortage.go":           "it closes a channel",
 }
 
 // In a bubble of testing/synctest, virtual time stands still while a goroutine waits for a

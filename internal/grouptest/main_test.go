@@ -7,7 +7,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "4") // they wait for disks and timers more than they compute; -parallel overrides it, and the flag exists
+	goleak.VerifyTestMain(m)
+}
 
 var long = flag.Bool("long", false, "repeat more, and run what takes long, as .ci/run does")
 

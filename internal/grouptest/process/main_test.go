@@ -3,6 +3,7 @@
 package process
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -13,5 +14,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv("CONCLAVE_TEST_PROCESS") != "" {
 		os.Exit(runMember())
 	}
+	_ = flag.Set("test.parallel", "4") // they wait for processes and timers; -parallel overrides it, and the flag exists
 	goleak.VerifyTestMain(m)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/conclave-go/conclave/cluster/transport"
 )
 
-// probeWatch is memberlist's transport, and passes packets to it. It records the last request
-// for an indirect probe, because memberlist serves it from a goroutine that Shutdown does not
-// wait for and that lasts up to probeTimeout.
+// probeWatch is memberlist's transport, and passes packets to it. memberlist's Shutdown waits for no probe, so probeWatch
+// records when one may be under way: from its own ping on, until the answer or for probeInterval, and from a request
+// for an indirect probe on, for probeTimeout.
 type probeWatch struct {
 	outgoing
 	packets chan *memberlist.Packet
@@ -23,7 +23,8 @@ type probeWatch struct {
 	stopped sync.WaitGroup
 
 	mu       sync.Mutex
-	indirect time.Time // guarded by mu
+	pinged   time.Time // guarded by mu; when the last ping was sent that has not been answered
+	indirect time.Time // guarded by mu; when an indirect probe was last requested
 }
 
 // probeMargin bounds how much later than the request a probe's goroutine may begin.
@@ -51,7 +52,7 @@ func (w *probeWatch) forward() {
 	for {
 		select {
 		case p := <-w.port.Packets():
-			if mayProbe(p.Body) {
+			if mayContain(p.Body, indirectMessage) {
 				w.mu.Lock()
 				w.indirect = time.Now()
 				w.mu.Unlock()
@@ -67,15 +68,40 @@ func (w *probeWatch) forward() {
 	}
 }
 
-// lastIndirect returns when an indirect probe was last requested; zero: never.
-func (w *probeWatch) lastIndirect() time.Time {
+// WriteToAddress queues a packet. It never blocks; undeliverable packets are lost.
+func (w *probeWatch) WriteToAddress(b []byte, addr memberlist.Address) (time.Time, error) {
+	if mayContain(b, pingMessage) {
+		w.mu.Lock()
+		w.pinged = time.Now()
+		w.mu.Unlock()
+	}
+	return w.outgoing.WriteToAddress(b, addr)
+}
+
+// answered notes that the last ping has been answered: memberlist makes one probe of its own at a time.
+func (w *probeWatch) answered() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.indirect
+	w.pinged = time.Time{}
+}
+
+// rest returns how much longer a probe may last, after Shutdown: a ping that memberlist sends from then on fails, and with
+// it the probe.
+func (w *probeWatch) rest(pace time.Duration) (d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.pinged.IsZero() {
+		d = pace*probeInterval + probeMargin - time.Since(w.pinged)
+	}
+	if !w.indirect.IsZero() {
+		d = max(d, pace*probeTimeout+probeMargin-time.Since(w.indirect))
+	}
+	return d
 }
 
 // memberlist's types of messages, which are the first byte of each (net.go there).
 const (
+	pingMessage     = 0
 	indirectMessage = 1
 	deadMessage     = 5
 	compoundMessage = 7
@@ -83,33 +109,33 @@ const (
 	checkedMessage  = 12 // a CRC-32, and a message
 )
 
-// mayProbe reports whether a packet may request an indirect probe. One that it cannot
+// mayContain reports whether a packet may contain a message of a type, pingMessage or indirectMessage. One that it cannot
 // parse may.
-func mayProbe(packet []byte) bool {
+func mayContain(packet []byte, kind byte) bool {
 	if len(packet) >= 5 && packet[0] == checkedMessage {
 		packet = packet[5:]
 	}
 	if len(packet) == 0 {
 		return false
 	}
-	switch kind := packet[0]; {
-	case kind == compoundMessage:
-		return mayCompoundProbe(packet[1:])
-	case kind != indirectMessage && kind <= deadMessage, kind == nackMessage:
+	switch first := packet[0]; {
+	case first == compoundMessage:
+		return mayPartContain(packet[1:], kind)
+	case first != kind && first <= deadMessage, first == nackMessage:
 		return false
 	}
 	return true
 }
 
-// mayCompoundProbe reads the number of parts, the length of each, and the parts.
-func mayCompoundProbe(b []byte) bool {
+// mayPartContain reads the number of parts, the length of each, and the parts.
+func mayPartContain(b []byte, kind byte) bool {
 	if len(b) == 0 || len(b) < 1+2*int(b[0]) {
 		return true
 	}
 	lengths, rest := b[1:1+2*int(b[0])], b[1+2*int(b[0]):]
 	for ; len(lengths) > 0; lengths = lengths[2:] {
 		n := int(binary.BigEndian.Uint16(lengths))
-		if n > len(rest) || mayProbe(rest[:n]) {
+		if n > len(rest) || mayContain(rest[:n], kind) {
 			return true
 		}
 		rest = rest[n:]

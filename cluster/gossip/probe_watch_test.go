@@ -5,7 +5,7 @@ import (
 )
 
 // Only packets that ask for an indirect probe, or that cannot be read, count.
-func TestProbeWatch_PacketsThatMayProbe(t *testing.T) {
+func TestProbeWatch_Packets(t *testing.T) {
 	checked := func(b ...byte) []byte { return append([]byte{checkedMessage, 1, 2, 3, 4}, b...) }
 	for name, test := range map[string]struct {
 		packet []byte
@@ -27,7 +27,26 @@ func TestProbeWatch_PacketsThatMayProbe(t *testing.T) {
 		"a type that is not known":   {[]byte{200}, true},
 		"compound inside a compound": {[]byte{compoundMessage, 1, 0, 5, compoundMessage, 1, 0, 1, 1}, true},
 	} {
-		if got := mayProbe(test.packet); got != test.want {
+		if got := mayContain(test.packet, indirectMessage); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// The bytes before a ping are those of memberlist: a checksum, and gossip that travels with it.
+func TestProbeWatch_Pings(t *testing.T) {
+	for name, test := range map[string]struct {
+		packet []byte
+		want   bool
+	}{
+		"ping":                      {[]byte{pingMessage, 9}, true},
+		"ping with a sum":           {[]byte{checkedMessage, 1, 2, 3, 4, pingMessage}, true},
+		"ping and an alive message": {[]byte{compoundMessage, 2, 0, 1, 0, 2, pingMessage, 4, 9}, true},
+		"indirect probe":            {[]byte{indirectMessage, 9}, false},
+		"acknowledgement":           {[]byte{2, 9}, false},
+		"alive":                     {[]byte{4, 9}, false},
+	} {
+		if got := mayContain(test.packet, pingMessage); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
