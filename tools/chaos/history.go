@@ -72,7 +72,8 @@ type record struct {
 	ID      uint64        `json:"i"` // of the call, in its file
 	Time    int64         `json:"t"` // CLOCK_MONOTONIC in ns, the same for all processes
 	Op      string        `json:"op,omitempty"`
-	Group   string        `json:"group,omitempty"` // "": the default one
+	Group   string        `json:"group,omitempty"`  // "": the default one
+	Handle  string        `json:"handle,omitempty"` // to a short-lived group: names the creation that has returned it, in all files
 	Name    string        `json:"name,omitempty"`
 	Hold    string        `json:"hold,omitempty"`  // names the acquisition, in all files
 	Holds   int           `json:"holds,omitempty"` // that the handle had before the call
@@ -163,6 +164,9 @@ func (op *operation) String() string {
 	text := fmt.Sprintf("%s#%d [%d %s] %s %s", op.process, op.ID, op.Time, returned, op.Op, op.Name)
 	if op.Group != defaultGroup {
 		text += " in " + op.Group
+	}
+	if op.Handle != "" {
+		text += " of handle " + op.Handle
 	}
 	for _, part := range []struct {
 		show   bool

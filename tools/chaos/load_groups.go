@@ -28,13 +28,14 @@ type origin interface {
 // groupHistory records operations in one group.
 type groupHistory struct {
 	*recorder
-	group string
+	group  string
+	handle string // of a short-lived group
 }
 
 func (h groupHistory) call(r record) uint64 { return h.since(now(), r) }
 
 func (h groupHistory) since(began int64, r record) uint64 {
-	r.Group = h.group
+	r.Group, r.Handle = h.group, h.handle
 	return h.recorder.since(began, r)
 }
 
@@ -55,8 +56,11 @@ func (l *load) in(from origin, group string) access {
 
 // enter has the next operations go to a group.
 func (c *client) enter(group string, a access) {
-	c.history, c.access = groupHistory{c.load.history, group}, a
+	c.history, c.access = groupHistory{recorder: c.load.history, group: group}, a
 }
+
+// enterCreated has the next operations go to the short-lived group that create has returned.
+func (c *client) enterCreated(group string, g *conclave.Group) { c.history.group, c.access = group, g }
 
 // enterAny has the next operations go to one of the groups that a run has all the time.
 func (c *client) enterAny() {
@@ -76,11 +80,11 @@ func (c *client) briefTurn() int {
 
 // keptTurn uses locks, since keys remain, and deletes the group unless something is held.
 func (c *client) keptTurn(name string) {
-	g, ok := c.create(name, name)
+	g, ok := c.create(name)
 	if !ok {
 		return
 	}
-	c.enter(name, g)
+	c.enterCreated(name, g)
 	for range 1 + c.random.IntN(3) {
 		c.briefLock(c.chance(20))
 	}
@@ -92,7 +96,7 @@ func (c *client) keptTurn(name string) {
 // forcedTurn uses locks and keys, and deletes the group with what others hold. A deletion without force must be refused, since
 // each instance has a key.
 func (c *client) forcedTurn(name string) {
-	g, ok := c.create(name, name)
+	g, ok := c.create(name)
 	if !ok {
 		return
 	}
@@ -100,7 +104,7 @@ func (c *client) forcedTurn(name string) {
 	if !ok {
 		return
 	}
-	c.enter(instanceOf(name, instance), g)
+	c.enterCreated(instanceOf(name, instance), g)
 	for range 1 + c.random.IntN(3) {
 		if c.chance(50) {
 			c.keyTurn()
@@ -134,8 +138,9 @@ func (c *client) briefLock(long bool) {
 }
 
 // create creates a group, unless it exists.
-func (c *client) create(name, group string) (g *conclave.Group, ok bool) {
-	c.enter(group, nil)
+func (c *client) create(name string) (g *conclave.Group, ok bool) {
+	c.enter(name, nil)
+	c.history.handle = c.label()
 	ctx, cancel := c.within(time.Second, 8*time.Second)
 	defer cancel()
 	_, err := c.asks(record{Op: opCreate}, func() (r record, err error) {
