@@ -40,6 +40,7 @@ func checkAll(ops []*operation, writes []write, largest map[string]uint64) verdi
 		searches = append(searches, v.checkGroup(g, largest[g.name])...)
 	}
 	checkForced(&v, stories, largest)
+	checkBrief(&v, ops)
 	checkCreations(&v, ops)
 	v.run(searches)
 	return v

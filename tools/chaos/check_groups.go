@@ -11,7 +11,6 @@ import (
 type groupStory struct {
 	name   string
 	ops    []*operation
-	life   []*operation // creations and deletions
 	writes []write
 }
 
@@ -25,10 +24,8 @@ func byGroup(ops []*operation, writes []write) []*groupStory {
 		return stories[group]
 	}
 	for _, op := range ops {
-		g := of(op.Group)
-		if op.Op == opCreate || op.Op == opDelete || op.Op == opForce {
-			g.life = append(g.life, op)
-		} else {
+		if op.Op != opCreate && !isDeletion(op) { // these are checked by name, in checkBrief
+			g := of(op.Group)
 			g.ops = append(g.ops, op)
 		}
 	}
@@ -64,7 +61,7 @@ func (v *verdict) add(group string, of verdict) {
 	}
 }
 
-// checkFound finds groups that were never deleted, and were not found.
+// checkFound finds groups that were never deleted, and were not found. checkBrief does so for short-lived ones.
 func checkFound(v *verdict, g *groupStory) {
 	if isBrief(g.name) {
 		return
@@ -89,7 +86,7 @@ func checkForced(v *verdict, stories []*groupStory, largest map[string]uint64) {
 			names[base] = &groupStory{name: base}
 		}
 		all := names[base]
-		all.ops, all.life, all.writes = append(all.ops, g.ops...), append(all.life, g.life...), append(all.writes, g.writes...)
+		all.ops, all.writes = append(all.ops, g.ops...), append(all.writes, g.writes...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		all, found := names[name], verdict{}
@@ -98,64 +95,14 @@ func checkForced(v *verdict, stories []*groupStory, largest map[string]uint64) {
 		checkResource(&found, nil, all.writes)
 		v.add(name, found)
 	}
-	for _, g := range stories {
-		if isForced(g.name) {
-			found := verdict{}
-			checkDeleted(&found, g)
-			checkRefusals(&found, g, names[baseOf(g.name)])
-			v.add(g.name, found)
-		}
-	}
-}
-
-// checkDeleted checks that an instance does nothing after its deletion. A deletion finds a group by its name, which is the instance or a
-// later one.
-func checkDeleted(v *verdict, g *groupStory) {
-	var deleted *operation
-	for _, op := range g.life {
-		deletes := (op.Op == opForce || op.Op == opDelete) && (op.result == resultOK || op.result == resultNoGroup)
-		if deletes && (deleted == nil || op.returned < deleted.returned) {
-			deleted = op
-		}
-	}
-	for _, op := range g.ops {
-		if deleted != nil && op.Op != opCheck && op.Time > deleted.returned && (op.result == resultOK || op.result == resultAbsent || op.result == resultRefused) {
-			v.violation("a deleted group has answered: %v, then %v", deleted, op)
-		}
-	}
-}
-
-// checkRefusals checks that an instance, which has a key, was not deleted without force. A later one has none at first, so an instance that
-// may have been deleted before says nothing.
-func checkRefusals(v *verdict, g, all *groupStory) {
-	for _, op := range g.life {
-		if op.Op != opDelete || op.result != resultOK {
-			continue
-		}
-		first := op.Time
-		for _, used := range g.ops {
-			first = min(first, used.Time)
-		}
-		if !slices.ContainsFunc(all.life, func(d *operation) bool {
-			return d.Op == opForce && d.result != resultFailed && d.Time < op.returned && d.returned > first
-		}) {
-			v.violation("a group that holds a key was deleted without force: %v", op)
-		}
-	}
 }
 
 // checkCreations checks that a group which was created was found, unless a deletion of that name was under way at the same time.
 func checkCreations(v *verdict, ops []*operation) {
-	deletions := make(map[string][]*operation)
-	for _, op := range ops {
-		if op.Op == opDelete || op.Op == opForce {
-			name := baseOf(op.Group)
-			deletions[name] = append(deletions[name], op)
-		}
-	}
+	deletions := deletionsOf(ops)
 	for _, op := range ops {
 		if op.Op == opCreate && op.result == resultNoGroup && !slices.ContainsFunc(deletions[baseOf(op.Group)], func(d *operation) bool {
-			return d.result != resultRefused && d.Time < op.returned && (d.returned > op.Time || d.result != resultOK && d.result != resultNoGroup)
+			return endsWithin(d, op.Time, op.returned)
 		}) {
 			v.violation("a group was created and not found, although none was deleted: %v", op)
 		}

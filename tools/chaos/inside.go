@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -53,6 +54,7 @@ type runner struct {
 	resource   *resource
 	generation int               // of the group; 0: none has been formed
 	largest    map[string]uint64 // the largest fence that each group has granted
+	late       []*operation      // deletions of groups in earlier phases that may take effect yet
 	rows       []row
 }
 
@@ -112,7 +114,7 @@ func (r *runner) run(ctx context.Context) error {
 func (r *runner) form(ctx context.Context) error {
 	r.group.end()
 	r.generation++
-	r.largest = make(map[string]uint64)
+	r.largest, r.late = make(map[string]uint64), nil
 	if err := r.group.form(ctx, r.generation); err != nil {
 		return fmt.Errorf("form a group: %w", err)
 	}
@@ -193,7 +195,7 @@ func (r *runner) check(dir string, result *row) error {
 	}
 	began := time.Now()
 	result.measure(ops, r.group.deaths)
-	result.verdict = checkAll(ops, writes, r.largest)
+	result.verdict = checkAll(slices.Concat(r.late, ops), writes, r.largest)
 	checkModes(&result.verdict, ops)
 	checkLimits(&result.verdict, result)
 	checkSetGrants(&result.verdict, result)
@@ -204,6 +206,7 @@ func (r *runner) check(dir string, result *row) error {
 	for group, fence := range largestFences(ops) {
 		r.largest[group] = max(r.largest[group], fence)
 	}
+	r.late = append(r.late, lateDeletions(ops)...)
 	r.trace("checked %d operations and %d writes in %v", len(ops), len(writes), time.Since(began).Round(time.Millisecond))
 	return nil
 }
