@@ -146,16 +146,21 @@ func (g *clientGroups) door(name string) *remoteGroup {
 	return g.handles.get(name, g.newGroup)
 }
 
-// numbered returns the group of that name and number. An earlier one of the name has been deleted.
+// numbered returns the group of that name and number. Of two of the name, the one with the smaller number has been deleted.
 func (g *clientGroups) numbered(name string, number uint32) *remoteGroup {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f := g.handles.get(name, g.newGroup)
-	if f.number != 0 && f.number != number {
-		g.handles.forget(name, f)
-		f = g.handles.get(name, g.newGroup)
+	switch {
+	case f.number == 0 || f.number == number:
+		return f
+	case f.number > number: // the answer is late
+		f = g.newGroup(name)
+		f.delete()
+		return f
 	}
-	return f
+	g.handles.forget(name, f)
+	return g.handles.get(name, g.newGroup)
 }
 
 func (g *clientGroups) newGroup(name string) *remoteGroup {
@@ -217,7 +222,7 @@ func (g *clientGroups) attempt(f *remoteGroup, number uint32) (*attempt, error) 
 	switch {
 	case g.closed:
 		return nil, &client.Fault{Kind: client.Closed, Cause: remote.ErrClosed}
-	case f.number != 0 && f.number != number:
+	case f.number != 0 && f.number < number:
 		g.end(f)
 		return nil, noGroup()
 	case f.deleted.Err() != nil:
@@ -225,6 +230,7 @@ func (g *clientGroups) attempt(f *remoteGroup, number uint32) (*attempt, error) 
 	case f.last != nil && !f.last.failed():
 		return f.last, nil
 	}
+	number = max(number, f.number) // an answer that is late has that of an earlier group
 	cfg := g.owner.remoteConfig(f.client)
 	cfg.Further, cfg.Cluster, cfg.Deleted = number, g.owner.remote.Cluster(), func() { g.deleted(number) }
 	r, err := remote.New(cfg)

@@ -115,13 +115,13 @@ func (g group) Submit(size int, encode func() []byte, c client.Call, urgent bool
 func (g group) Cancel(c client.Call) { g.Replica.Cancel(c) }
 
 func (g group) Query(ctx context.Context, q machine.Query, opts client.QueryOptions) (any, error) {
-	var begun func() any // not to be touched after an error: a read that was abandoned may still run
+	var begun func() (any, error) // not to be touched after an error: a read that was abandoned may still run
 	read := g.Replica.Read
 	if opts.Stale {
 		read = g.Replica.ReadStale
 	}
 	err := read(ctx, func(m cluster.Machine) {
-		begun = q.Begin(m.(*machine.Machine))
+		begun = beginQuery(m.(*machine.Machine), q)
 		if opts.Fixed != nil {
 			opts.Fixed()
 		}
@@ -129,7 +129,17 @@ func (g group) Query(ctx context.Context, q machine.Query, opts client.QueryOpti
 	if err != nil {
 		return nil, err
 	}
-	return begun(), nil
+	return begun()
+}
+
+// beginQuery begins a query, which a group that is being deleted answers no more: all that it has ends with it, and it may
+// have been deleted already, which this member is to apply yet.
+func beginQuery(m *machine.Machine, q machine.Query) func() (any, error) {
+	if f := m.Following(); f != nil && f.Sealed {
+		return func() (any, error) { return nil, noGroup() }
+	}
+	finish := q.Begin(m)
+	return func() (any, error) { return finish(), nil }
 }
 
 func (g group) Reregister(expired wire.ID, register func() ([]byte, client.Call)) {
