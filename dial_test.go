@@ -55,6 +55,7 @@ func TestClient_ErrorsOnceClosed(t *testing.T) {
 
 // A Dial whose first attempt has no result yet names the address.
 func TestDial_SilentAddress(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ func mustExplain(t testing.TB, n grouptest.Access, lock string) conclave.Explana
 }
 
 func TestExplain_HolderAndQueueOnThreeMembers(t *testing.T) {
+	t.Parallel()
 	g := grouptest.Start(t, 3)
 	asking, holding, waiting := g.Nodes[0], g.Nodes[1], g.Nodes[2]
 	s := grouptest.MustSession(t, holding, &conclave.SessionConfig{Name: "invoices", TTL: time.Minute, LockDelay: 7 * time.Second, NoChecks: true})

@@ -12,6 +12,7 @@ import (
 
 // Without a quorum, what begins with a state that a quorum confirms ends as a read does, also for a client.
 func TestFollow_NoQuorum(t *testing.T) {
+	t.Parallel()
 	g := grouptest.Start(t, 3)
 	n := g.Nodes[0]
 	c := grouptest.Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, n)

@@ -129,6 +129,7 @@ func TestHistory_Members(t *testing.T) {
 
 // Each member notices that another one is dead, and that it is alive again.
 func TestHistory_Deaths(t *testing.T) {
+	t.Parallel()
 	var redundant [3]chan struct{} // closed once all three are seen alive
 	g := grouptest.Start(t, 3, grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
 		seen, once := make(chan struct{}), sync.Once{}

@@ -232,6 +232,7 @@ func TestSemaphore_InvalidArguments(t *testing.T) {
 
 // Permits are lost with their session and available again after its lock-delay.
 func TestPermit_SessionClosedByForce(t *testing.T) {
+	t.Parallel()
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
 		session := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Second})
 		p := grouptest.MustAcquire(t, session.Semaphore("x", 2), 2)

@@ -29,6 +29,7 @@ func form(act, target string) string {
 func asOperator(r *http.Request) { r.Header.Set("Authorization", "Bearer operator") }
 
 func TestConsole_ClosesSession(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	var audit auditLog
 	site := serve(t, n, &conclavehttp.ConsoleOptions{Authorize: operator, Audit: audit.logger()})
@@ -84,6 +85,7 @@ func wantLines(t *testing.T, log string, parts ...string) {
 }
 
 func TestConsole_TransfersLeadershipAndRemoves(t *testing.T) {
+	t.Parallel()
 	g := grouptest.Start(t, 3)
 	leader := g.Leader()
 	next := (leader + 1) % 3

@@ -37,6 +37,7 @@ func TestConsole_OverviewOfGroups(t *testing.T) {
 
 // The page of a further group lists what that holds, and nothing of the default one; its links and forms lead to pages of it.
 func TestConsole_FurtherGroup(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	const name = "a&b <c>"
 	for at, g := range map[string]*conclave.Group{"default": n.Group, "tenant": createGroup(t, n, name)} {
@@ -75,6 +76,7 @@ func TestConsole_FurtherGroup(t *testing.T) {
 
 // Requests that wait in a further group are on its pages only, with the possible deadlock; so are the numbers of the group.
 func TestConsole_FurtherGroupLive(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	tenant := createGroup(t, n, "tenant")
 	a, b := mustSession(t, tenant, "a"), mustSession(t, tenant, "b")
@@ -96,6 +98,7 @@ func TestConsole_FurtherGroupLive(t *testing.T) {
 
 // The page of a group that does not exist states that; one that is open when the group is deleted, or created, follows.
 func TestConsole_NoGroup(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	site := serve(t, n, nil)
 	const none = `There is no group <code class="name">tenant</code>`

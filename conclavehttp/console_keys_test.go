@@ -66,6 +66,7 @@ func TestConsole_KeysAreAuthorized(t *testing.T) {
 
 // Folders lead to what is in them; values are cut, and what is no text is shown as bytes.
 func TestConsole_Keys(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	for i := range 120 {
 		put(t, n, fmt.Sprintf("app/many/%03d", i), []byte("v"))

@@ -17,6 +17,7 @@ import (
 
 // Locks with waiters come first, the longest wait before the others, whatever their names.
 func TestConsole_WaitedFirst(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	holder := grouptest.MustSession(t, n, grouptest.Lasting())
 	names := []string{"m/long", "z/longer", "a/short"}
@@ -46,6 +47,7 @@ func TestConsole_WaitedFirst(t *testing.T) {
 
 // From a member, a client and a session a link leads to what it holds, and to nothing else.
 func TestConsole_WhatItHolds(t *testing.T) {
+	t.Parallel()
 	n, err := conclave.Open(t.Context(), &conclave.Config{HeartbeatInterval: 10 * time.Millisecond, Name: "anna"})
 	grouptest.Must(t, err)
 	t.Cleanup(func() { grouptest.Kill(n) })
@@ -127,6 +129,7 @@ func TestConsole_WhatItHoldsByPages(t *testing.T) {
 
 // Each listing says when a hold ends by its MaxHold, also of a session alone, and nothing where there is none.
 func TestConsole_MaxHold(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	first, second := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
 	limited := conclave.MaxHold(3 * time.Hour)
@@ -167,6 +170,7 @@ func TestConsole_MaxHold(t *testing.T) {
 
 // A lock that is shared is held by each that shares it: its row says by how many, and its explanation lists them.
 func TestConsole_Shared(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	first, second := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
 	for i, s := range []*conclave.Session{first, second} {
@@ -192,6 +196,7 @@ func TestConsole_Shared(t *testing.T) {
 
 // What is held or waited for as one of several locks is shown with how many these are, and whether the lock is reserved.
 func TestConsole_Sets(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	_, err := n.LockSet([]string{"x", "y"}, conclave.Shared("z")).Lock(t.Context())
 	grouptest.Must(t, err)
@@ -215,6 +220,7 @@ func TestConsole_Sets(t *testing.T) {
 
 // What held a lock before is shown with its times, as far as a browser has looked.
 func TestConsole_LastHolders(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	site := serve(t, n, nil)
 	want(t, site.page("lock", "x"), "None was seen")
@@ -243,6 +249,7 @@ func TestConsole_GroupName(t *testing.T) {
 
 // The page shows until when certificates are valid, and warns where it is seen.
 func TestConsole_Certificates(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	day := 24 * time.Hour
 	at := func(d time.Duration) time.Time { return time.Now().Add(d) }

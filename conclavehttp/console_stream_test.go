@@ -101,6 +101,7 @@ func TestConsole_Live(t *testing.T) {
 
 // Two sessions that wait for each other are shown.
 func TestConsole_ShowsWaitCycles(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	a, b := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
 	grouptest.MustLock(t, a.FencedLock("stock/7"))

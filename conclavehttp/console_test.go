@@ -132,6 +132,7 @@ func (a *auditLog) logger() *slog.Logger {
 
 // Each listing shows what the group has.
 func TestConsole_Lists(t *testing.T) {
+	t.Parallel()
 	g := grouptest.Start(t, 3, grouptest.LongElections) // a page without a leader says so after 2 s
 	n := g.Nodes[g.Leader()]
 	grouptest.Busy(t, n, 1)
@@ -223,6 +224,7 @@ func TestConsole_EscapesHostileNames(t *testing.T) {
 
 // No page lists everything: each has a cursor of the next.
 func TestConsole_Pages(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	s := grouptest.MustSession(t, n, grouptest.Lasting())
 	for i := range 120 {

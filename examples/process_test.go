@@ -25,7 +25,7 @@ var programs string // the folder of the compiled examples
 
 // parallelTests is the number of tests that run at a time. They wait for timeouts
 // rather than compute, so it exceeds the default, the number of processors.
-const parallelTests = "6"
+const parallelTests = "10"
 
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", parallelTests); err != nil { // -parallel overrides it

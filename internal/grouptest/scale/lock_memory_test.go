@@ -22,7 +22,7 @@ const slack = 16 << 20
 // A name that is not locked uses nothing: after many cycles over new names heap and
 // disk are as before (Hazelcast #17709, #26526).
 func TestLock_IdleNamesUseNothing(t *testing.T) {
-	cycles := 650_000
+	cycles := 400_000
 	if testing.Short() {
 		cycles = 50_000 // the race detector is ten times slower
 	}

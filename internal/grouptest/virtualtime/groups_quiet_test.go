@@ -131,6 +131,7 @@ const quietAfterUse = 3*time.Minute + quietAfter
 // A group that was used becomes quiet, too: the sessions that nodes have for their locks end when nothing is held by them. What is held, waits or
 // works is left alone.
 func TestGroups_QuietAfterUse(t *testing.T) {
+	skipIfShort(t, "the other tests of quiet groups have the race detector see the same, in a third of the time")
 	inMembershipBubble(t, 3, func(g *membership) {
 		t := g.T
 		ctx := grouptest.Within(t, 24*time.Hour)
@@ -157,19 +158,9 @@ func TestGroups_QuietAfterUse(t *testing.T) {
 		}
 		stop := g.standBy(ctx, "worked")
 		pass(time.Second)
-		sessions := func() (ids []conclave.SessionID) {
-			for _, group := range []string{"held", "awaited", "worked"} {
-				list, err := grouptest.Collect(g.Nodes[0].WithGroup(group).Sessions(ctx))
-				grouptest.Must(t, err)
-				for _, s := range list {
-					ids = append(ids, s.ID)
-				}
-			}
-			return ids
-		}
-		before := sessions()
+		before := sessionsOf(ctx, g, "held", "awaited", "worked")
 		pass(quietAfterUse)
-		if after := sessions(); len(before) != 7 || !slices.Equal(before, after) {
+		if after := sessionsOf(ctx, g, "held", "awaited", "worked"); len(before) != 7 || !slices.Equal(before, after) {
 			t.Errorf("the sessions that are in use were %v, and are %v", before, after)
 		}
 		g.wantQuiet(1, 0, 1, 2)
@@ -189,6 +180,18 @@ func TestGroups_QuietAfterUse(t *testing.T) {
 		pass(quietAfterUse)
 		g.wantQuiet(3, 0, 1, 2)
 	})
+}
+
+// sessionsOf lists the sessions of groups.
+func sessionsOf(ctx context.Context, g *membership, groups ...string) (ids []conclave.SessionID) {
+	for _, group := range groups {
+		list, err := grouptest.Collect(g.Nodes[0].WithGroup(group).Sessions(ctx))
+		grouptest.Must(g.T, err)
+		for _, s := range list {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
 }
 
 // useOnce takes and releases locks and permits of a group, and returns the last fence.

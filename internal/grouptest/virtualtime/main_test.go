@@ -28,6 +28,14 @@ func often(all int) int {
 	return all * 2 / 5
 }
 
+// skipIfShort leaves a test out of the race detector's run.
+func skipIfShort(t *testing.T, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(why)
+	}
+}
+
 // pass lets virtual time pass.
 func pass(d time.Duration) { grouptest.Pass(d) }
 

@@ -47,9 +47,7 @@ func TestRollout_DeploymentWithEmptyDisks(t *testing.T) {
 // The same, but the pods that remain use the lock, and the old pod is killed at the end of
 // its grace period: its Leave does not get the time that it needs.
 func TestRollout_DeploymentKilledPods(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the other rollouts have the race detector see the same")
-	}
+	skipIfShort(t, "the other rollouts have the race detector see the same")
 	const replicas = 3
 	rollouts := 1
 	if *long {
