@@ -151,10 +151,15 @@ func (g *Groups) openBackup(ctx context.Context, number uint32) (*replica.Backup
 		return nil, ErrGroupDeleted
 	}
 	b, err := r.OpenBackup(ctx, g.life())
-	if err == nil {
-		b.Header.Name = record.Name
+	if err != nil {
+		return nil, err
 	}
-	return b, err
+	if f := r.Status().Following; f != nil && f.Sealed { // and deleted, perhaps, which this member is to apply yet
+		b.Close()
+		return nil, ErrGroupDeleted
+	}
+	b.Header.Name = record.Name
+	return b, nil
 }
 
 func closeAll(list []*replica.Backup) {

@@ -55,9 +55,11 @@ func (g *Group) hears() {
 	}
 }
 
-// probed notes the answer to a probe.
+// probed notes the answer to a probe. That the group is being deleted is one: no other member has a better.
 func (g *Group) probed(l *link, failed error) {
-	if l.probing = false; failed == nil && g.link == l {
+	var refused *RequestError
+	isDeleted := errors.As(failed, &refused) && refused.Failure == wire.Failure_FAILURE_NO_GROUP
+	if l.probing = false; (failed == nil || isDeleted) && g.link == l {
 		probes := l.probes
 		g.hears()
 		l.probes = min(probes+1, maxProbeShift)
