@@ -221,9 +221,14 @@ func (n *handshaker) answer(c *conn) (*hello, error) {
 	return h, nil
 }
 
-// answerIn is answer in a place, which ends with it, however it ends: it asks the application.
-func (n *handshaker) answerIn(c *conn, place *slots.Slot) (*hello, error) {
-	defer n.handshakes.End(place)
+// answerIn is answer in a place, which ends with it, however it ends: it asks the application. A connection whose place was taken is
+// about to be closed, so it must not be served.
+func (n *handshaker) answerIn(c *conn, place *slots.Slot) (h *hello, err error) {
+	defer func() {
+		if had := n.handshakes.End(place); !had && err == nil {
+			h, err = nil, &ConnectError{Addr: c.RemoteAddr().String(), Inbound: true, Handshake: true, Err: net.ErrClosed}
+		}
+	}()
 	return n.answer(c)
 }
 

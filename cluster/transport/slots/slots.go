@@ -108,11 +108,13 @@ func (s *Slots) Yield(taken *Slot) {
 	taken.yields = true
 }
 
-// End frees a slot, unless another connection has taken it.
-func (s *Slots) End(taken *Slot) {
+// End frees a slot, and returns false if another connection has taken it: then evict is called, now or later.
+func (s *Slots) End(taken *Slot) (had bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := len(s.open)
 	s.remove(taken)
+	return len(s.open) < before
 }
 
 // remove is called with mu held. The slot may have been removed before.

@@ -88,6 +88,30 @@ func TestSlots_EndFreesPlace(t *testing.T) {
 	}
 }
 
+// The connection that loses its place learns of it at its own end, also before it is closed.
+func TestSlots_EndReportsEviction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(1)
+		var first *Slot
+		asked := false
+		first = s.Begin("a", false, false, func() { asked = true; wantEnd(t, s, first, false) })
+		second := s.Begin("b", true, false, func() {})
+		if !asked {
+			t.Error("the first one kept its place")
+		}
+		wantEnd(t, s, first, false)
+		wantEnd(t, s, second, true)
+		wantEnd(t, s, second, false)
+	})
+}
+
+func wantEnd(t *testing.T, s *Slots, of *Slot, had bool) {
+	t.Helper()
+	if s.End(of) != had {
+		t.Errorf("End returns %t", !had)
+	}
+}
+
 // On the host of a member, its clients lose their places before the member does.
 func TestSlots_ClientsYield(t *testing.T) {
 	s := New(3)
