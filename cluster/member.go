@@ -90,18 +90,19 @@ type Config struct {
 
 // Member is one member of a group, running in this process: what a process has once, around its replica.
 type Member struct {
-	cfg      Config
-	seams    Seams
-	log      *slog.Logger
-	identity *identity.Identity
-	store    *storage.Store
-	raftLog  *raftlog.Log
-	port     *transport.Transport
-	gossip   *gossip.Gossip
-	roster   *roster.Roster
-	former   *forming.Former
-	replica  *replica.Replica
-	groups   *Groups
+	cfg       Config
+	seams     Seams
+	log       *slog.Logger
+	identity  *identity.Identity
+	store     *storage.Store
+	raftLog   *raftlog.Log
+	port      *transport.Transport
+	gossip    *gossip.Gossip
+	roster    *roster.Roster
+	former    *forming.Former
+	replica   *replica.Replica
+	groups    *Groups
+	snapshots replica.SnapshotTurns
 
 	connections *connections
 	leaders     *leaderSpread

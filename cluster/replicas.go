@@ -25,7 +25,7 @@ func (m *Member) replicaConfig() replica.Config {
 		MaxCalls: m.cfg.MaxCalls, MaxCallBytes: m.cfg.MaxCallBytes, KeepEntries: cmp.Or(m.seams.KeepEntries, m.cfg.keepEntries()), Effects: m.seams.Effects,
 		LoadMachine: m.cfg.LoadMachine, Commands: m.cfg.Commands, Callbacks: m.callbacks(), Host: &host{Member: m},
 		Lifetime: m.lifetime, Done: m.done, Stopped: m.stopped, Fail: m.fail, Routine: m.routine,
-		DiskFailed: m.store.Failed(), DiskError: m.store.Err, MayRemove: m.mayRemove,
+		DiskFailed: m.store.Failed(), DiskError: m.store.Err, MayRemove: m.mayRemove, Snapshots: &m.snapshots,
 	}
 }
 

@@ -116,6 +116,34 @@ func TestCatchUp_Bounds(t *testing.T) {
 	}
 }
 
+// The log does not wait for a member whose snapshot waits until others have been sent, and does from when it begins. One of a state
+// behind which the log is truncated meanwhile is cancelled.
+func TestCatchUp_SnapshotWaits(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Keep = 2 }).follow()
+	index, seq := r.behind(), uint64(0)
+	write := func() (cancelled []uint64, truncated uint64) {
+		for range 10 {
+			seq++
+			more, at := r.write(seq, 10)
+			cancelled, truncated = append(cancelled, more...), max(truncated, at)
+		}
+		return cancelled, truncated
+	}
+	r.SnapshotWaits(3)
+	if cancelled, truncated := write(); truncated <= index || len(cancelled) > 0 {
+		t.Fatalf("the log is truncated to %d of %d, snapshots cancelled to %d", truncated, r.applied, cancelled)
+	}
+	began := r.applied
+	r.SnapshotBegins(3, began)
+	if cancelled, truncated := write(); truncated > began || len(cancelled) > 0 {
+		t.Errorf("the log is truncated to %d, snapshots cancelled to %d; the snapshot has %d", truncated, cancelled, began)
+	}
+	r.SnapshotBegins(3, index)
+	if cancelled, _ := r.write(seq+1, 10); !slices.Equal(cancelled, []uint64{3}) {
+		t.Errorf("snapshots cancelled to %d", cancelled)
+	}
+}
+
 // Once the snapshot is installed, the log keeps what the member has not acknowledged.
 func TestCatchUp_EntriesAfterSnapshot(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Keep = 2 }).follow()

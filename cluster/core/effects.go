@@ -102,7 +102,8 @@ type Driver interface {
 	SendQuiet(to uint64, q *wire.Quiet)
 	// SendSnapshot reads the state on the disk (see Snapshot), has it confirmed by
 	// Core.ConfirmSnapshot, and streams it to a peer. It reports the progress to
-	// Core.SnapshotProgress and the result to Core.SnapshotSent.
+	// Core.SnapshotProgress and the result to Core.SnapshotSent, and if it waits for its turn,
+	// that to Core.SnapshotWaits and Core.SnapshotBegins.
 	SendSnapshot(*raftpb.Message)
 	// CancelSnapshot ends the stream to a peer, if there is one, as a failure.
 	CancelSnapshot(to uint64)

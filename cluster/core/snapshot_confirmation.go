@@ -58,6 +58,28 @@ func (s *snapshotSending) ConfirmSnapshot(peer, index uint64, done func(error)) 
 	p.unconfirmed = &unconfirmed{index, s.ticks, done}
 }
 
+// SnapshotWaits reports that a snapshot waits until others have been sent. The log does not wait for it meanwhile: that
+// ends after a time without progress, and with a log that has grown too much it would cancel what has not begun.
+func (s *snapshotSending) SnapshotWaits(peer uint64) {
+	if p := s.peers.byID[peer]; p != nil && p.catchUp != nil {
+		p.catchUp.kept = false
+	}
+}
+
+// SnapshotBegins reports that the state at index is sent now, by one that has waited. It is cancelled if the log
+// has been truncated behind it meanwhile: the peer could not continue.
+func (s *snapshotSending) SnapshotBegins(peer, index uint64) {
+	p := s.peers.byID[peer]
+	if p == nil || !s.isLeader() {
+		return // it is cancelled
+	}
+	if first, _ := s.log.FirstIndex(); first > index+1 { // in memory: never fails
+		s.out.Cancelled = append(s.out.Cancelled, peer)
+		return
+	}
+	p.snapshotBegan(index, s.ticks)
+}
+
 // SnapshotSent reports how sending a snapshot ended.
 func (s *snapshotSending) SnapshotSent(peer uint64, ok bool) {
 	status := raft.SnapshotFailure

@@ -61,6 +61,8 @@ type Config struct {
 	KeepEntries  uint64              // applied entries kept in the log; 0: a default
 	Effects      func(*core.Effects) // runs on the loop before effects are carried out, and may drop or repeat messages; nil: ignored
 
+	Snapshots *SnapshotTurns // shared by the replicas of the process; nil: slots of its own
+
 	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
 	Commands    Commands
 	Callbacks
@@ -189,6 +191,9 @@ type Replica struct {
 
 // New returns a replica that takes events, and runs none before Start.
 func New(cfg Config) *Replica {
+	if cfg.Snapshots == nil {
+		cfg.Snapshots = new(SnapshotTurns)
+	}
 	r := &Replica{
 		cfg: cfg, log: cfg.Logger, pulse: pulse{began: time.Now()}, inbound: make(chan func(*core.Core), 256),
 		Acknowledged: new(Acknowledged), Leadership: wait.NewSignal(),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
 )
 
 // outgoingSnapshot is a snapshot that is being sent.
@@ -77,14 +78,45 @@ func (n *snapshotSender) cancel(to uint64) {
 const progressBytes = 1 << 20
 
 func (n *snapshotSender) stream(ctx context.Context, s *outgoingSnapshot, message *raftpb.Message) error {
-	state, err := n.cfg.Log.View()
+	state, err := n.confirmed(ctx, s, 0)
 	if err != nil {
 		return err
 	}
-	defer state.Close()
-	if err := n.confirm(ctx, s, state.Index); err != nil {
-		return err
+	// The turn begins behind the agreement, which may take some election timeouts where voters are down.
+	turn := n.cfg.Snapshots.join(s.to, n.cfg.Number)
+	defer turn.leave()
+	if !turn.hasBegun() {
+		_ = state.Close()
+		n.postOf(s, func(c *core.Core) { c.SnapshotWaits(s.to) })
+		if err := turn.await(ctx); err != nil {
+			return err
+		}
+		if state, err = n.confirmed(ctx, s, state.Index); err != nil {
+			return err
+		}
+		n.postOf(s, func(c *core.Core) { c.SnapshotBegins(s.to, state.Index) })
 	}
+	defer state.Close()
+	return n.send(ctx, s, message, state)
+}
+
+// confirmed returns the state on the disk once it may be sent, as that at an earlier index may already.
+func (n *snapshotSender) confirmed(ctx context.Context, s *outgoingSnapshot, earlier uint64) (*raftlog.View, error) {
+	state, err := n.cfg.Log.View()
+	if err != nil {
+		return nil, err
+	}
+	if state.Index != earlier {
+		err = n.confirm(ctx, s, state.Index)
+	}
+	if err != nil {
+		_ = state.Close()
+		return nil, err
+	}
+	return state, nil
+}
+
+func (n *snapshotSender) send(ctx context.Context, s *outgoingSnapshot, message *raftpb.Message, state *raftlog.View) error {
 	body, err := proto.Marshal(core.Snapshot(message, state))
 	if err != nil {
 		return err

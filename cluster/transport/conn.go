@@ -20,6 +20,7 @@ type conn struct {
 	inbound  bool          // the peer dialed
 	from     *hello        // of the other side, proven; set by the handshake
 	place    *slots.Slot   // inbound: among the handshakes, until the handshake ends
+	release  func()        // inbound, of a member: gives up its place among those of members, which Close does too; set by the handshake
 	done     chan struct{} // closed by Close
 
 	mu      sync.Mutex // guards what follows

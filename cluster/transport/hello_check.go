@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/conclave-go/conclave/cluster/transport/slots"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -61,7 +62,13 @@ func (n *handshaker) checkInbound(c *conn, id *Identity, h *hello) *RefusedError
 		return &RefusedError{Reason: ReasonBusy, Detail: fmt.Sprintf(
 			"limit exceeded: another %v connection from member %v", h.kind, wire.MemberID(h.Member))}
 	}
-	c.afterClose(release)
+	var released atomic.Bool
+	c.release = func() {
+		if !released.Swap(true) {
+			release()
+		}
+	}
+	c.afterClose(c.release)
 	return nil
 }
 

@@ -88,6 +88,8 @@ func (t *Transport) serveSnapshot(c *conn, h *hello) {
 	if err != nil {
 		t.log().Warn("snapshot not installed", "from", wire.MemberID(h.Member), "error", err)
 		status = "not installed: " + err.Error()
+	} else {
+		c.release() // the sender's next one may be here before this connection is closed
 	}
 	if s.write(appendFrame(nil, []byte(status[:min(len(status), maxStatus)]))) != nil {
 		return // the sender retries

@@ -99,6 +99,26 @@ func TestGroups_GrowAndShrink(t *testing.T) {
 	}, grouptest.Newcomers(6), voters(3))
 }
 
+// The groups' snapshots for a new member follow each other, each sent once.
+func TestGroups_SnapshotsOfMany(t *testing.T) {
+	option, logs := journals(2)
+	inMembershipBubble(t, 2, func(g *membership) {
+		names := make([]string, 30)
+		for i := range names {
+			names[i] = fmt.Sprint("g", i)
+		}
+		g.tenants(0, names...)
+		g.Start(1)
+		g.awaitVoters(1, 1)
+		g.awaitFollowed()
+		for _, j := range logs {
+			if failed := lines(g.T, j, 0, "snapshot not"); len(failed) > 0 {
+				g.T.Errorf("%d snapshots have failed, the first: %s", len(failed), failed[0])
+			}
+		}
+	}, grouptest.Newcomers(1), voters(3), option)
+}
+
 // A standby replaces a dead voter in each group, and a member that was removed while it was down is in none.
 func TestGroups_ReplaceAndRemove(t *testing.T) {
 	inMembershipBubble(t, 5, func(g *membership) {
