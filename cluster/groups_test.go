@@ -120,6 +120,7 @@ func TestGroups_DurableWhileErased(t *testing.T) {
 				if g.durable(&d); len(d.Groups) == 0 && d.Created == 0 {
 					t.Error("neither the group nor its deletion")
 				}
+				runtime.Gosched() // on one processor the deletion would wait for the end of a time slice
 			}
 		})
 		runtime.Gosched()
