@@ -16,6 +16,9 @@ import (
 // Clients that do not read lists of checks, whose notes and outputs are those of clients, take no
 // memory without a bound.
 func TestChecks_SlowReaders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures memory, and TestTxn_SlowReaders has the race detector see the same")
+	}
 	h := Handler(grouptest.Alone(t), &Options{Timeout: time.Hour}).(*server)
 	long := strings.Repeat(`\u0001`, 4<<10)
 	for i := range 256 {

@@ -71,6 +71,7 @@ func TestClient_MembersMoved(t *testing.T) {
 // Two of five members do not answer, one of them that of a client with a short TTL, and most of
 // the addresses that the client was given lead nowhere: it finds one of the three in time.
 func TestClient_SilentAddresses(t *testing.T) {
+	skipIfShort(t)
 	const members, away, nowhere = 5, 5, 6
 	grouptest.InBubble(t, members+2, func(g *grouptest.Group) {
 		cfg := &conclave.ClientConfig{SessionTTL: 5 * time.Second, Dial: g.Net.Dialer(away)}

@@ -56,6 +56,7 @@ func TestClient_EarlyLoss(t *testing.T) {
 // A client whose member is partitioned from it, or from the others, goes on with another
 // member in time to keep its session.
 func TestClient_PartitionedFromItsMember(t *testing.T) {
+	skipIfShort(t)
 	for _, fault := range []string{"client from member", "member from group", "member from all"} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()

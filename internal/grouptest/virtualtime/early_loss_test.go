@@ -57,8 +57,15 @@ func (e earlyLoss) bounds() (renewal, refresh time.Duration) {
 // failure detector or a check, the process has noticed by its own clock before another
 // owner is granted what it holds, and not much earlier than needed.
 func TestEarlyLoss(t *testing.T) {
+	every := 3 // so that each setting is among them
+	switch {
+	case *long:
+		every = 1
+	case testing.Short():
+		every = 5
+	}
 	for n, e := range earlyLosses() {
-		if testing.Short() && n%5 != 0 {
+		if n%every != 0 {
 			continue
 		}
 		t.Run(e.name(), func(t *testing.T) {

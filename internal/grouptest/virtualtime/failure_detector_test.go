@@ -50,6 +50,7 @@ const (
 // not before, at one index for all members, and long before their TTL. Sessions of a
 // process that is only suspected, or partitioned from the leader only, stay alive.
 func TestFailureDetector(t *testing.T) {
+	skipIfShort(t)
 	for _, test := range []struct {
 		name    string
 		leads   bool // the victim

@@ -35,6 +35,7 @@ func (g *membership) wantQuiet(n int, members ...int) {
 
 // Groups that are not used become quiet, and serve each member at once. One in which a session is live is not quiet.
 func TestGroups_Quiet(t *testing.T) {
+	skipIfShort(t)
 	inMembershipBubble(t, 3, func(g *membership) {
 		t := g.T
 		g.tenants(0, "a", "b", "c")
@@ -97,6 +98,7 @@ func TestGroups_QuietLeaderLost(t *testing.T) {
 // Members leave and join, and groups are deleted, while all groups are quiet. The one that leaves leads one, in which its registration has
 // expired.
 func TestGroups_QuietMembership(t *testing.T) {
+	skipIfShort(t)
 	inMembershipBubble(t, 4, func(g *membership) {
 		t := g.T
 		ctx := grouptest.Within(t, 24*time.Hour)
@@ -131,7 +133,7 @@ const quietAfterUse = 3*time.Minute + quietAfter
 // A group that was used becomes quiet, too: the sessions that nodes have for their locks end when nothing is held by them. What is held, waits or
 // works is left alone.
 func TestGroups_QuietAfterUse(t *testing.T) {
-	skipIfShort(t, "the other tests of quiet groups have the race detector see the same, in a third of the time")
+	skipIfShort(t)
 	inMembershipBubble(t, 3, func(g *membership) {
 		t := g.T
 		ctx := grouptest.Within(t, 24*time.Hour)

@@ -254,6 +254,7 @@ func (s *sweepers) wantApart(late time.Duration) {
 
 // Three members run a job once in each period, while in every third one the leader or the member that runs it is killed.
 func TestJob_EveryWithKills(t *testing.T) {
+	skipIfShort(t)
 	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
 		ctx, cancel := context.WithCancel(g.T.Context())
 		s := newSweepers(g, ctx, 20*time.Second)

@@ -93,6 +93,7 @@ func TestLeaderPriority(t *testing.T) {
 // A voter that another one does not reach is given no leadership, whatever its priority: that one would have no leader. Nor is it given any to spread the leaders.
 // Once they reach each other it is.
 func TestLeaderPriority_VotersApart(t *testing.T) {
+	skipIfShort(t)
 	high := grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
 		if i == 2 {
 			c.LeaderPriority = 1

@@ -15,6 +15,7 @@ import (
 // A disk whose every sync takes two election timeouts: its member gives leadership to one
 // with a healthy disk, and does not win it back.
 func TestLeadership_SlowDisk(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	disks := make([]*laggingDisk, 3)
 	inMembershipBubble(t, 3, func(g *membership) {

@@ -89,6 +89,7 @@ func TestLog_NamesMembers(t *testing.T) {
 
 // What an operator has to act on is a warning with the remedy; an election, and the end of an outage, are none.
 func TestLog_WarnsByConsequence(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	option, all := journals(3)
 	grouptest.InBubble(t, 3, func(g *grouptest.Group) {

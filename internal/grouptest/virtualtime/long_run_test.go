@@ -44,12 +44,10 @@ const (
 // and partitions. Nothing is lost, renewals go on, and memory, goroutines and disks
 // do not grow. It measures memory, so that no other test may run beside it.
 func TestLongRun(t *testing.T) {
+	skipIfShort(t)
 	hours := 24
 	if *long {
 		hours = 100
-	}
-	if testing.Short() {
-		hours = 3
 	}
 	every := max(hours/6, 4)
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // or half of the time is spent in the collector

@@ -172,6 +172,7 @@ func (o *openNodes) get() []*conclave.Node {
 // A group grows from one member to nine and shrinks to one under load: no call fails that a
 // retry within its context would not hide.
 func TestMembership_GrowAndShrinkUnderLoad(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	inMembershipBubble(t, 9, func(g *membership) {
 		var open openNodes
@@ -205,6 +206,7 @@ func TestMembership_GrowAndShrinkUnderLoad(t *testing.T) {
 // A voter dies while its neighbour is being replaced: the group goes on and is complete again
 // when standbys have taken both places.
 func TestReplace_SecondFailureMeanwhile(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	for _, after := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond} {
 		t.Run(after.String(), func(t *testing.T) {

@@ -118,6 +118,7 @@ func TestLeave_LeaderIsReplacedByDistantStandby(t *testing.T) {
 // leader while it has no connection to that one. When the leader dies, the two are the quorum:
 // the voter must have kept its connection to the new one.
 func TestJoin_EndorsedVoterIsKept(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	for _, phase := range []time.Duration{0, 100 * time.Millisecond} {
 		t.Run(fmt.Sprint(phase), func(t *testing.T) {

@@ -47,7 +47,7 @@ func TestRollout_DeploymentWithEmptyDisks(t *testing.T) {
 // The same, but the pods that remain use the lock, and the old pod is killed at the end of
 // its grace period: its Leave does not get the time that it needs.
 func TestRollout_DeploymentKilledPods(t *testing.T) {
-	skipIfShort(t, "the other rollouts have the race detector see the same")
+	skipIfShort(t)
 	const replicas = 3
 	rollouts := 1
 	if *long {
@@ -74,6 +74,7 @@ func TestRollout_DeploymentKilledPods(t *testing.T) {
 // A StatefulSet with disks restarts one pod after the other, each at a new address: Close on
 // SIGTERM, no membership change.
 func TestRollout_StatefulSetWithDisks(t *testing.T) {
+	skipIfShort(t)
 	const replicas, rollouts = 3, 3
 	inPods(t, replicas, replicas, func(p *pods) {
 		p.form(0, 1, 2)

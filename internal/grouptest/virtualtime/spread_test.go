@@ -77,7 +77,7 @@ func spreadWithin(n int) time.Duration { return time.Duration(2*7*n) * election 
 // A member that was down leads its share of the groups again soon after its return, whether it led the default group or not. No session
 // ends and no lock is lost for that, and afterwards leaders stay.
 func TestSpread_MemberRestarts(t *testing.T) {
-	skipIfShort(t, "the other tests of spread leaders have the race detector see the same, in a fifth of the time")
+	skipIfShort(t)
 	names := []string{"a", "b", "c", "d", "e", "f"}
 	for next, what := range []string{"the default group's leader", "a follower"} {
 		t.Run(what, func(t *testing.T) {
@@ -110,6 +110,7 @@ func TestSpread_MemberRestarts(t *testing.T) {
 
 // While a voter is partitioned leaders stay, however uneven, and move when it is back.
 func TestSpread_MemberPartitioned(t *testing.T) {
+	skipIfShort(t)
 	const partitioned, leader = 2, 0
 	names := []string{"a", "b", "c", "d"}
 	option, all := journals(3)

@@ -74,6 +74,7 @@ func TestStandalone_Checks(t *testing.T) {
 
 // Without a quorum nothing ends; the next leader gives each session a full TTL.
 func TestStandalone_NoQuorum(t *testing.T) {
+	skipIfShort(t)
 	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
 		id := create(g, g.Nodes[0], conclave.SessionConfig{TTL: 10 * time.Second, NoChecks: true})
 		pass(7 * time.Second)
