@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"sync"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/client"
-	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/survey"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -128,16 +126,22 @@ type remoteGroup struct {
 	door    furtherDoor
 	number  uint32          // guarded by clientGroups.mu; 0: none yet
 	last    *attempt        // guarded by clientGroups.mu; to reach the group; nil: none
+	reached bool            // guarded by clientGroups.mu; the last attempt has succeeded, so the handle belongs to the group of that number
 	deleted context.Context // done when the group is deleted
 	delete  context.CancelFunc
 }
 
-// attempt is one to connect to a further group, and to be registered there. It lasts until the group has answered.
+// attempt is one to connect to a further group, and to be registered there. It lasts until the group has answered, is deleted, or the
+// client has learned of a later group of the name.
 type attempt struct {
-	remote *remote.Group
-	done   chan struct{} // closed when it has succeeded, or failed
-	err    error         // set before done is closed
+	remote  *remote.Group
+	deleted bool          // guarded by clientGroups.mu: the group is
+	done    chan struct{} // closed when it has succeeded, or failed
+	err     error         // set before done is closed
 }
+
+// errSuperseded: the handle stands for a later group by now, which another attempt is to reach.
+var errSuperseded = errors.New("a later group of the name was found")
 
 // door returns the group of that name.
 func (g *clientGroups) door(name string) *remoteGroup {
@@ -152,7 +156,7 @@ func (g *clientGroups) numbered(name string, number uint32) *remoteGroup {
 	defer g.mu.Unlock()
 	f := g.handles.get(name, g.newGroup)
 	switch {
-	case f.number == 0 || f.number == number:
+	case f.number == number, !f.reached && f.number < number:
 		return f
 	case f.number > number: // the answer is late
 		f = g.newGroup(name)
@@ -183,17 +187,15 @@ func (g *clientGroups) newGroup(name string) *remoteGroup {
 func (f *remoteGroup) reach(ctx context.Context) error {
 	g := f.owner.groups
 	g.mu.Lock()
-	last := f.last
+	known, reached := f.number, f.reached
 	g.mu.Unlock()
-	if last != nil && last.succeeded() {
+	if reached {
 		return nil
 	}
 	number, err := findGroup(ctx, f.owner.Group, f.name)
 	switch {
 	case client.IsKind(err, client.NoGroup):
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.end(f) // if it had a number, and no member was reached that states its deletion
+		g.deleted(known) // and none that was found since then
 		return err
 	case err != nil:
 		return err
@@ -201,33 +203,37 @@ func (f *remoteGroup) reach(ctx context.Context) error {
 	return f.reachNumber(ctx, number)
 }
 
-// reachNumber is reach for the group of that number.
+// reachNumber is reach for the group of that number, or a later one.
 func (f *remoteGroup) reachNumber(ctx context.Context, number uint32) error {
-	a, err := f.owner.groups.attempt(f, number)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-a.done:
-		return a.err
-	case <-ctx.Done():
-		return &client.Fault{Kind: client.Unavailable, Detail: a.remote.Unreachable(), Cause: client.ContextError(ctx)}
+	for {
+		a, err := f.owner.groups.attempt(f, number)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return &client.Fault{Kind: client.Unavailable, Detail: a.remote.Unreachable(), Cause: client.ContextError(ctx)}
+		}
+		if !errors.Is(a.err, errSuperseded) {
+			return a.err
+		}
 	}
 }
 
-// attempt returns the attempt to reach a group, and begins one if the last has failed.
+// attempt returns the attempt to reach a group, and begins one if the last has failed, or is to an earlier group of the name.
 func (g *clientGroups) attempt(f *remoteGroup, number uint32) (*attempt, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.closed:
 		return nil, &client.Fault{Kind: client.Closed, Cause: remote.ErrClosed}
-	case f.number != 0 && f.number < number:
+	case f.reached && f.number < number:
 		g.end(f)
 		return nil, noGroup()
 	case f.deleted.Err() != nil:
 		return nil, noGroup()
-	case f.last != nil && !f.last.failed():
+	case f.last != nil && !f.last.failed() && number <= f.number:
 		return f.last, nil
 	}
 	number = max(number, f.number) // an answer that is late has that of an earlier group
@@ -237,18 +243,25 @@ func (g *clientGroups) attempt(f *remoteGroup, number uint32) (*attempt, error) 
 	if err != nil {
 		return nil, err
 	}
+	if g.used[f.number] == f {
+		delete(g.used, f.number)
+	}
 	f.number, g.used[number] = number, f
-	a := &attempt{remote: r, done: make(chan struct{})}
+	a, before := &attempt{remote: r, done: make(chan struct{})}, f.last
 	f.last = a
-	f.door.open(r)
-	r.Start()
-	g.owner.routines.Go(func() { a.run(f) })
+	g.owner.routines.Go(func() {
+		if before != nil { // one registration of the client at a time
+			before.remote.Close(remote.ErrDeleted)
+			<-before.done
+		}
+		f.door.open(r)
+		r.Start()
+		a.run(f)
+	})
 	return a, nil
 }
 
 func (a *attempt) failed() bool { return a.ended() && a.err != nil }
-
-func (a *attempt) succeeded() bool { return a.ended() && a.err == nil }
 
 func (a *attempt) ended() bool {
 	select {
@@ -259,27 +272,58 @@ func (a *attempt) ended() bool {
 	}
 }
 
-// run carries out the attempt. What fails, but for the end of the client, is the group's refusal to register it.
+// run carries out the attempt. What fails, but for the end of the client and of the group, is the group's refusal to register it.
 func (a *attempt) run(f *remoteGroup) {
-	defer close(a.done)
-	if a.err = a.remote.AwaitMember(f.deleted); a.err == nil && !f.owner.cfg.ReadOnly {
-		a.err = f.client.Register(f.deleted)
+	err := a.remote.AwaitMember(f.deleted)
+	if err == nil && !f.owner.cfg.ReadOnly {
+		err = f.client.Register(f.deleted)
 	}
-	if a.err == nil {
-		return
-	}
-	a.remote.Close(remote.ErrClosed)
-	if f.deleted.Err() != nil {
-		a.err = noGroup()
+	f.owner.groups.ended(f, a, err)
+	if a.err != nil {
+		a.remote.Close(remote.ErrClosed)
 	}
 }
 
-// deleted ends the use of a group that is deleted.
+// ended ends an attempt that has succeeded, or failed with that error.
+func (g *clientGroups) ended(f *remoteGroup, a *attempt, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	defer close(a.done)
+	a.err = err
+	switch {
+	case err == nil:
+		f.reached = true
+		if a.deleted || f.last != a { // the group was reached before it was deleted
+			g.end(f)
+			a.err = noGroup()
+		}
+	case f.deleted.Err() != nil:
+		a.err = noGroup()
+	case f.last != a:
+		a.err = errSuperseded
+	case a.deleted:
+		a.err = noGroup()
+		if !g.closed {
+			delete(g.used, f.number)
+		}
+	}
+}
+
+// deleted ends the use of a group that is deleted. A handle that has not reached the group belongs to none, and can reach a later one.
 func (g *clientGroups) deleted(number uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if f := g.used[number]; f != nil {
+	f := g.used[number]
+	switch {
+	case f == nil || g.closed:
+	case f.reached:
 		g.end(f)
+	case f.last.failed():
+		delete(g.used, number)
+	default:
+		a := f.last
+		a.deleted = true
+		g.owner.routines.Go(func() { a.remote.Close(remote.ErrDeleted) })
 	}
 }
 
@@ -315,7 +359,7 @@ func (g *clientGroups) registered() (list []*remoteGroup) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, f := range g.used {
-		if f.last.succeeded() {
+		if f.reached {
 			list = append(list, f)
 		}
 	}
@@ -336,60 +380,4 @@ func (g *clientGroups) stop() {
 		f.client.Stopped(nil, true)
 		f.client.Wait()
 	}
-}
-
-// remoteAdmin is what a member does for a further group that a client uses.
-type remoteAdmin struct{ *remoteGroup }
-
-func (a remoteAdmin) status(ctx context.Context) (Status, error)   { return a.owner.status(ctx) }
-func (a remoteAdmin) removeMember(context.Context, MemberID) error { return errDefaultGroup }
-
-// backUp needs no registration in the group, for which it must have a quorum.
-func (a remoteAdmin) backUp(ctx context.Context, w io.Writer) error {
-	number, err := a.numberToRead(ctx)
-	var to *attempt
-	if err == nil {
-		to, err = a.owner.groups.attempt(a.remoteGroup, number)
-	}
-	switch {
-	case err == nil:
-		return backUpFrom(ctx, to.remote, w)
-	case client.IsKind(err, client.NoGroup), client.IsKind(err, client.Closed):
-		return err
-	}
-	return incompleteError{cmp.Or(contextError(ctx), err)} // ErrUnavailable is that of a backup that is complete
-}
-
-// numberToRead returns the group's number: of a client that only reads as its member knows it, also without a quorum.
-func (a remoteAdmin) numberToRead(ctx context.Context) (uint32, error) {
-	if !a.owner.cfg.ReadOnly {
-		return findGroup(ctx, a.owner.Group, a.name)
-	}
-	v, err := client.Ask[*machine.GroupView](ctx, a.owner.client, machine.GroupQuery{Name: a.name}, client.QueryOptions{Stale: true})
-	if err == nil && v == nil {
-		err = noGroup()
-	}
-	if err != nil {
-		return 0, err
-	}
-	return v.Number, nil
-}
-
-func (a remoteAdmin) transferLeadership(ctx context.Context, to MemberID) error {
-	if err := a.reach(ctx); err != nil {
-		return err
-	}
-	return a.owner.transfer(ctx, a.door.use().(*remote.Group), to)
-}
-
-// findGroup returns the number of a further group.
-func findGroup(ctx context.Context, defaults *Group, name string) (uint32, error) {
-	v, err := ask[*machine.GroupView](ctx, defaults, machine.GroupQuery{Name: name})
-	switch {
-	case err != nil:
-		return 0, err
-	case v == nil:
-		return 0, noGroup()
-	}
-	return v.Number, nil
 }

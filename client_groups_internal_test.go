@@ -3,6 +3,7 @@ package conclave
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 )
 
@@ -42,5 +43,97 @@ func TestClientGroups_LateAnswer(t *testing.T) {
 	}
 	if _, err := later.KV().Put(t.Context(), "k", nil); err != nil {
 		t.Errorf("the later group: %v", err)
+	}
+}
+
+// lateAnswers is a client that has never used the group "x", of which there was one and is a later one.
+type lateAnswers struct {
+	client         *Client
+	earlier, later uint32        // their numbers
+	hold           chan struct{} // closed: connections are held back from then on
+	held           chan struct{} // gets a value for each
+	resume         chan struct{} // closed: they go on
+}
+
+func newLateAnswers(t *testing.T) *lateAnswers {
+	n, err := Open(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close(context.Background()) })
+	l := &lateAnswers{hold: make(chan struct{}), held: make(chan struct{}, 100), resume: make(chan struct{})}
+	l.client, err = Dial(t.Context(), &ClientConfig{Addresses: []string{n.Addr()}, Dial: l.dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.client.Close(context.Background()) })
+	for _, number := range []*uint32{&l.earlier, &l.later} {
+		if err := n.DeleteGroup(t.Context(), "x"); err != nil && !errors.Is(err, ErrGroupNotFound) {
+			t.Fatal(err)
+		}
+		if _, err := n.CreateGroup(t.Context(), "x", GroupConfig{}); err != nil {
+			t.Fatal(err)
+		}
+		if *number, err = findGroup(t.Context(), n.Group, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+func (l *lateAnswers) dial(ctx context.Context, addr string) (net.Conn, error) {
+	select {
+	case <-l.hold:
+		l.held <- struct{}{}
+		select {
+		case <-l.resume:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	default:
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", addr)
+}
+
+// The answer to the first CreateGroup of a client is late, and the client is about to connect to the group of that number, when another
+// call finds the later group of the name. Both calls reach that one.
+func TestClientGroups_LateAnswerToFirstUse(t *testing.T) {
+	l := newLateAnswers(t)
+	close(l.hold)
+	late := l.client.groups.numbered("x", l.earlier)
+	reached := make(chan error, 2)
+	go func() { reached <- late.reachNumber(t.Context(), l.earlier) }()
+	<-l.held
+	other := l.client.WithGroup("x")
+	go func() {
+		_, err := other.KV().Put(t.Context(), "k", nil)
+		reached <- err
+	}()
+	<-l.held // the connection to the later group
+	close(l.resume)
+	for range 2 {
+		if err := <-reached; err != nil {
+			t.Errorf("a call that began before the later group was found, or found it: %v", err)
+		}
+	}
+	if late.group != other {
+		t.Error("the late answer belongs to another group")
+	}
+}
+
+// A member states that the group of a late answer is deleted: the call fails, and handles to the name, which have reached no group, can
+// reach the later one.
+func TestClientGroups_LateAnswerRefused(t *testing.T) {
+	l := newLateAnswers(t)
+	other := l.client.WithGroup("x")
+	late := l.client.groups.numbered("x", l.earlier)
+	if err := late.reachNumber(t.Context(), l.earlier); !errors.Is(convert(err), ErrGroupNotFound) {
+		t.Errorf("the late answer reaches a group: %v", err)
+	}
+	if _, err := other.KV().Put(t.Context(), "k", nil); err != nil {
+		t.Errorf("a call by another handle: %v", err)
+	}
+	if number := l.client.groups.door("x").number; number != l.later {
+		t.Errorf("the name stands for group %d, want %d", number, l.later)
 	}
 }

@@ -1,13 +1,16 @@
 package conclave
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"sync/atomic"
 	"weak"
 
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -121,4 +124,60 @@ func (h *handles[F]) forget(name string, f *F) {
 	if h.byName[name].Value() == f {
 		delete(h.byName, name)
 	}
+}
+
+// remoteAdmin is what a member does for a further group that a client uses.
+type remoteAdmin struct{ *remoteGroup }
+
+func (a remoteAdmin) status(ctx context.Context) (Status, error)   { return a.owner.status(ctx) }
+func (a remoteAdmin) removeMember(context.Context, MemberID) error { return errDefaultGroup }
+
+// backUp needs no registration in the group, for which it must have a quorum.
+func (a remoteAdmin) backUp(ctx context.Context, w io.Writer) error {
+	number, err := a.numberToRead(ctx)
+	var to *attempt
+	if err == nil {
+		to, err = a.owner.groups.attempt(a.remoteGroup, number)
+	}
+	switch {
+	case err == nil:
+		return backUpFrom(ctx, to.remote, w)
+	case client.IsKind(err, client.NoGroup), client.IsKind(err, client.Closed):
+		return err
+	}
+	return incompleteError{cmp.Or(contextError(ctx), err)} // ErrUnavailable is that of a backup that is complete
+}
+
+// numberToRead returns the group's number: of a client that only reads as its member knows it, also without a quorum.
+func (a remoteAdmin) numberToRead(ctx context.Context) (uint32, error) {
+	if !a.owner.cfg.ReadOnly {
+		return findGroup(ctx, a.owner.Group, a.name)
+	}
+	v, err := client.Ask[*machine.GroupView](ctx, a.owner.client, machine.GroupQuery{Name: a.name}, client.QueryOptions{Stale: true})
+	if err == nil && v == nil {
+		err = noGroup()
+	}
+	if err != nil {
+		return 0, err
+	}
+	return v.Number, nil
+}
+
+func (a remoteAdmin) transferLeadership(ctx context.Context, to MemberID) error {
+	if err := a.reach(ctx); err != nil {
+		return err
+	}
+	return a.owner.transfer(ctx, a.door.use().(*remote.Group), to)
+}
+
+// findGroup returns the number of a further group.
+func findGroup(ctx context.Context, defaults *Group, name string) (uint32, error) {
+	v, err := ask[*machine.GroupView](ctx, defaults, machine.GroupQuery{Name: name})
+	switch {
+	case err != nil:
+		return 0, err
+	case v == nil:
+		return 0, noGroup()
+	}
+	return v.Number, nil
 }
