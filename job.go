@@ -222,7 +222,9 @@ func (r *jobRun) start(ctx context.Context) (Fence, error) {
 			r.giveUp() // it does not count, as f is not called
 		}
 	}
-	err = r.explain(err)
+	if err != nil {
+		f, err = 0, r.explain(err)
+	}
 	span.end(err)
 	r.group.calls.returned(CallStartRun, began, err)
 	return Fence(f), err

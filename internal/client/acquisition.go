@@ -273,3 +273,11 @@ func (a *acquisition) Fail(err error) {
 	a.phase = decided
 	a.result <- acquired{err: err}
 }
+
+// unlessRefused is the result of a request: a caller must not take the fence of what it does not hold for its own.
+func unlessRefused(fence uint64, err error) (uint64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return fence, nil
+}

@@ -152,7 +152,7 @@ func (l *Lock) acquire(ctx context.Context, w wanted, tr *Trace) (fence uint64, 
 		case isCode(err, wire.Code_OWNERSHIP_LOST):
 			return 0, &Fault{Kind: Lost}
 		default:
-			return got, err
+			return unlessRefused(got, err)
 		}
 	}
 }

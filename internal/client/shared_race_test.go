@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // atErr is a context that does something when it is asked for its error: first after it was
@@ -116,6 +118,23 @@ func TestSharedTenure_NothingLost(t *testing.T) {
 		}
 	})
 	mustShare(t, a)
+}
+
+// A call that is refused, since another call of the handle has come first, returns no fence.
+func TestSharedTenure_RefusedWithoutFence(t *testing.T) {
+	c, g, a, _ := newSharing(t, true)
+	mustShare(t, a) // the tenure that the others join
+	b := newRWLock(t, c, LockConfig{Linger: stay, Reentrant: true, Limit: 1})
+	var read atomic.Bool
+	g.clock.atRead(func() { // after the call has found that the handle holds nothing
+		if read.CompareAndSwap(false, true) {
+			mustShare(t, b)
+		}
+	})
+	fence, err := b.AcquireShared(t.Context(), true, nil)
+	if !isCode(err, wire.Code_LIMIT_REACHED) || fence != 0 {
+		t.Errorf("fence %d, %v", fence, err)
+	}
 }
 
 // A process that was suspended with an idle tenure reports no loss.
