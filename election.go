@@ -96,7 +96,7 @@ func (e *Election) candidate(ctx context.Context, value []byte, s *span) (Fence,
 		if client.IsKind(err, client.NotHeld) {
 			return e.lock.acquire(ctx, true, value, s)
 		}
-		if err == nil {
+		if err == nil || client.IsKind(err, client.Lost) { // of a node that is closed it returns that
 			err = e.lock.handle.Proclaim(ctx, value)
 		}
 		switch {

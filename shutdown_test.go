@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -249,4 +250,40 @@ func TestDoAndRun_FenceInContext(t *testing.T) {
 			return nil
 		}))
 	})
+}
+
+// Calls of holders after Close: what the group would decide returns ErrClosed, and what is released or looked at here is lost.
+func TestClose_Holders(t *testing.T) {
+	for _, kind := range []string{"node", "client"} {
+		t.Run(kind, func(t *testing.T) {
+			ctx, n := grouptest.Bounded(t), grouptest.Alone(t)
+			g, end := n.Group, n.Close
+			if kind == "client" {
+				c := grouptest.Dial(t, new(conclave.ClientConfig), n)
+				g, end = c.Group, c.Close
+			}
+			hour := conclave.MaxHold(time.Hour)
+			l, shared, set := g.FencedLock("lock", hour), g.RWLock("shared", hour), g.LockSet([]string{"a", "b"}, hour)
+			grouptest.MustLock(t, l)
+			_, err := shared.RLock(ctx)
+			grouptest.Must(t, err)
+			_, err = set.Lock(ctx)
+			grouptest.Must(t, err)
+			led := g.Election("election")
+			grouptest.MustCampaign(t, led, "")
+			p := grouptest.MustAcquire(t, g.Semaphore("permits", 1).WithMaxHold(time.Hour), 1)
+			grouptest.Must(t, end(ctx))
+
+			for _, extend := range []func(context.Context, time.Duration) error{l.Extend, shared.Extend, set.Extend, p.Extend} {
+				grouptest.WantError(t, extend(ctx, time.Hour), conclave.ErrClosed)
+			}
+			_, err = led.Campaign(ctx, nil)
+			grouptest.WantError(t, err, conclave.ErrClosed)
+			grouptest.WantError(t, led.Proclaim(ctx, nil), conclave.ErrClosed)
+			grouptest.WantError(t, led.Run(ctx, nil, func(context.Context, conclave.Fence) error { return nil }), conclave.ErrClosed)
+			for _, release := range []func(context.Context) error{l.Unlock, shared.RUnlock, set.Unlock, led.Resign, p.Release} {
+				grouptest.WantError(t, release(ctx), conclave.ErrLockOwnershipLost)
+			}
+		})
+	}
 }

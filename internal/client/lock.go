@@ -362,6 +362,9 @@ func (l *Lock) Lost() <-chan struct{} { return l.Loss().Done() }
 
 // Proclaim replaces the value of the election that the handle leads.
 func (l *Lock) Proclaim(ctx context.Context, value []byte) error {
+	if err := l.client.Usable(); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	h := l.hold
 	l.mu.Unlock()

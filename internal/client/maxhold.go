@@ -250,6 +250,9 @@ func endless() error { return &Fault{Kind: Endless, Detail: "the handle was made
 
 // Extend moves the end of the permits, as [Lock.Extend] does.
 func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
+	if err := p.hold.lease.client.Usable(); err != nil {
+		return err
+	}
 	if err := p.held(); err != nil {
 		return err
 	}
