@@ -89,6 +89,10 @@ type Member struct {
 	// FeatureLevel is the highest that the member's last process supports, which holds back
 	// Status.FeatureLevel; 0: none has registered yet.
 	FeatureLevel uint32
+	// LeaderPriority is the Config.LeaderPriority that the member's process states, if PriorityKnown: this node is connected to that
+	// process, or is it. 0 without, as also of a build that does not know priorities.
+	LeaderPriority int
+	PriorityKnown  bool
 }
 
 // Status is a node's view of the default group at one moment. It may be out of date as soon as it is
@@ -165,7 +169,7 @@ func (n *Node) Status() Status {
 
 func memberOf(p cluster.Peer) Member {
 	m := Member{ID: MemberID(p.ID), Name: p.Name, Addr: p.Addr, Role: Standby, Alive: p.Alive, Lag: p.Lag, LastContact: p.Silence,
-		Build: p.Build, FeatureLevel: p.Level}
+		Build: p.Build, FeatureLevel: p.Level, LeaderPriority: int(p.Priority), PriorityKnown: p.PriorityKnown}
 	if p.Voter {
 		m.Role = Voter
 	}

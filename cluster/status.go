@@ -36,6 +36,9 @@ type Peer struct {
 	Build string
 	// Level is the feature level that its last registered process supports; 0: none has registered.
 	Level uint32
+	// Priority is the LeaderPriority of its process, if this member is connected to that.
+	Priority      int32
+	PriorityKnown bool
 	// Lag is how many entries it has not acknowledged to this leader; 0 on other members.
 	Lag uint64
 	// Silence is for how long this member has had no Raft message of it; negative: it has
@@ -117,6 +120,9 @@ func (m *Member) statusOf(of *replica.Status) Status {
 	for _, id := range core.MembersOf(s.Conf) {
 		p := known[id]
 		p.Build, p.Level = roster.Build(id), s.levelOf(id)
+		if p.Priority, p.PriorityKnown = m.cfg.LeaderPriority, true; id != s.ID {
+			p.Priority, p.PriorityKnown = m.port.LeaderPriority(id)
+		}
 		p.ID, p.Voter = id, slices.Contains(s.Conf.GetVoters(), id)
 		p.Alive = roster.IsAlive(id) || id == s.ID
 		p.Lag, p.Silence = s.Progress(s.ID, id, m.cfg.Heartbeat)

@@ -165,13 +165,14 @@ func TestConsole_Lists(t *testing.T) {
 	}
 }
 
-// The members' builds are shown, as text: each process states its own.
+// The members' builds are shown, as text: each process states its own, and its priority as a leader if that is not the default.
 func TestConsole_Builds(t *testing.T) {
 	t.Parallel()
 	builds := []string{"v0.1.0", "<i>v0.2.0</i>", "v0.3.0\x1b[31m"}
-	g := grouptest.Start(t, 3, grouptest.Edit(func(i int, _ *conclave.Config, s *cluster.Seams) { s.Build = builds[i] }))
+	g := grouptest.Start(t, 3, grouptest.Edit(func(i int, c *conclave.Config, s *cluster.Seams) { s.Build, c.LeaderPriority = builds[i], -7*i }))
 	site := serve(t, g.Nodes[0], nil)
 	site.events("").await("members", "&lt;i&gt;v0.2.0&lt;/i&gt;")
+	site.events("").await("members", "priority -7<")
 	body := site.page()
 	want(t, body, ">v0.1.0<", "&lt;i&gt;v0.2.0&lt;/i&gt;", "not heard yet", fmt.Sprintf("feature level %d", wire.FeatureLevel))
 	wantNot(t, body, "<i>v0.2.0", "v0.3.0")

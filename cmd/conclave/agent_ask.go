@@ -124,6 +124,9 @@ func (v statusView) status() conclave.Status {
 	for _, m := range v.Members {
 		member := conclave.Member{ID: m.ID, Name: m.Name, Addr: m.Addr, Role: roleOf(m.Role), Alive: m.Alive, LastContact: -1,
 			Build: m.Build, FeatureLevel: m.Level}
+		if m.Priority != nil {
+			member.LeaderPriority, member.PriorityKnown = *m.Priority, true
+		}
 		if m.Lag != nil {
 			member.Lag = *m.Lag
 		}

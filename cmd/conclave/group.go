@@ -37,10 +37,11 @@ type memberView struct {
 	Role        string            `json:"role"`
 	Leader      bool              `json:"leader"`
 	Alive       bool              `json:"alive"`
-	Lag         *uint64           `json:"lag"`          // only the leader knows
-	LastContact *float64          `json:"lastContact"`  // seconds; null: never
-	Build       string            `json:"build"`        // empty: not known
-	Level       uint32            `json:"featureLevel"` // that it supports; 0: not known
+	Lag         *uint64           `json:"lag"`            // only the leader knows
+	LastContact *float64          `json:"lastContact"`    // seconds; null: never
+	Build       string            `json:"build"`          // empty: not known
+	Level       uint32            `json:"featureLevel"`   // that it supports; 0: not known
+	Priority    *int              `json:"leaderPriority"` // null: the member that answers is not connected to it
 }
 
 func statusOf(s conclave.Status, a accessView) statusView {
@@ -62,6 +63,9 @@ func memberOf(s conclave.Status, m conclave.Member) memberView {
 	}
 	if s.Leader == s.ID {
 		v.Lag = &m.Lag
+	}
+	if m.PriorityKnown {
+		v.Priority = &m.LeaderPriority
 	}
 	return v
 }
@@ -136,6 +140,9 @@ func printStatus(w *tabwriter.Writer, s conclave.Status, a accessView) {
 	fmt.Fprintf(w, "members:\t%s and %s, %d of these alive\n", count(voters, "voter"), count(standbys, "standby"), alive)
 	fmt.Fprintf(w, "log:\tterm %d, committed to index %d, applied to %d\n", s.Term, s.Commit, s.Applied)
 	fmt.Fprintf(w, "builds:\t%s\n", buildsText(s))
+	if text := prioritiesText(s); text != "" {
+		fmt.Fprintf(w, "priorities:\t%s\n", text)
+	}
 	if s.Reconciling != "" {
 		fmt.Fprintf(w, "changing:\t%s\n", inFlags(s.Reconciling))
 	}
@@ -173,8 +180,8 @@ func (p *program) membersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "members", Args: exactly(), Short: "List the members with their roles",
 		Long: "List the members with their roles. LAG is how many committed entries a member has not acknowledged; only the leader knows: " +
-			"give its address with --addr. CONTACT is how long ago the member that answers has heard from it. BUILD is the version that its process states, " +
-			"and LEVEL the feature level that it supports. " + withoutQuorum,
+			"give its address with --addr. CONTACT is how long ago the member that answers has heard from it. PRIORITY is its --leader-priority, " +
+			"if the member that answers is connected to it. BUILD is the version that its process states, and LEVEL the feature level that it supports. " + withoutQuorum,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, _, o, err := p.status(cmd.Context(), a)
 			if err != nil {
@@ -193,9 +200,9 @@ func (p *program) membersCommand() *cobra.Command {
 					}
 				}
 			}
-			err = many(p, 0, "ID NAME ROLE ALIVE LAG CONTACT ADDRESS LEVEL BUILD", each, func(m conclave.Member) (any, []string) {
+			err = many(p, 0, "ID NAME ROLE ALIVE LAG CONTACT ADDRESS PRIORITY LEVEL BUILD", each, func(m conclave.Member) (any, []string) {
 				v := memberOf(s, m)
-				return v, []string{m.ID.String(), name(m.Name), roleText(v), aliveText(m.Alive), lagText(v), contactText(s, m), name(m.Addr), levelText(m.FeatureLevel), name(m.Build)}
+				return v, []string{m.ID.String(), name(m.Name), roleText(v), aliveText(m.Alive), lagText(v), contactText(s, m), name(m.Addr), priorityText(v), levelText(m.FeatureLevel), name(m.Build)}
 			})
 			if err == nil && o != nil {
 				err = withCode(exitUnavailable, errors.New(o.String()))
@@ -207,21 +214,29 @@ func (p *program) membersCommand() *cobra.Command {
 	return cmd
 }
 
-// buildsText counts the members of each build, and states the group's feature level, which rises after an upgrade.
-func buildsText(s conclave.Status) string {
-	members := make(map[string]int)
+// prioritiesText counts the members of each leader priority; "": nothing is known but the default.
+func prioritiesText(s conclave.Status) string {
+	members := make(map[int]int)
+	unknown := 0
 	for _, m := range s.Members {
-		members[m.Build]++
+		if m.PriorityKnown {
+			members[m.LeaderPriority]++
+		} else {
+			unknown++
+		}
+	}
+	priorities := slices.Sorted(maps.Keys(members))
+	if len(priorities) == 0 || len(priorities) == 1 && priorities[0] == 0 {
+		return ""
 	}
 	var parts []string
-	for _, build := range slices.Sorted(maps.Keys(members)) {
-		text := "not known"
-		if build != "" {
-			text = name(build)
-		}
-		parts = append(parts, fmt.Sprintf("%s (%s)", text, count(members[build], "member")))
+	for _, priority := range slices.Backward(priorities) {
+		parts = append(parts, fmt.Sprintf("%d (%s)", priority, count(members[priority], "member")))
 	}
-	return fmt.Sprintf("%s; feature level %s", strings.Join(parts, ", "), levelText(s.FeatureLevel))
+	if unknown > 0 {
+		parts = append(parts, fmt.Sprintf("not known (%s)", count(unknown, "member")))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // levelText is a feature level; 0: not known.
@@ -230,6 +245,13 @@ func levelText(level uint32) string {
 		return "-"
 	}
 	return fmt.Sprint(level)
+}
+
+func priorityText(v memberView) string {
+	if v.Priority == nil {
+		return "-"
+	}
+	return fmt.Sprint(*v.Priority)
 }
 
 func roleText(v memberView) string {

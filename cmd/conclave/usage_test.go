@@ -219,6 +219,35 @@ func TestStatus_Builds(t *testing.T) {
 	}
 }
 
+// A member that is not connected shows no priority, and the default one is not worth a line. An agent's answer has what its node knows.
+func TestStatus_LeaderPriority(t *testing.T) {
+	known := func(priority int) conclave.Member {
+		return conclave.Member{PriorityKnown: true, LeaderPriority: priority}
+	}
+	for want, members := range map[string][]conclave.Member{
+		"":                                     {known(0), known(0), {}},
+		"5 (1 member), 0 (2 members)":          {known(0), known(5), known(0)},
+		"-1 (1 member), not known (2 members)": {known(-1), {}, {}},
+	} {
+		s := conclave.Status{Members: members}
+		if got := prioritiesText(s); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		for i, m := range statusOf(s, accessView{}).status().Members {
+			if m.PriorityKnown != members[i].PriorityKnown || m.LeaderPriority != members[i].LeaderPriority {
+				t.Errorf("%+v, want %+v", m, members[i])
+			}
+		}
+	}
+	n := member(t, "")
+	if s := decoded[statusView](t, must(t, n, "status", "-o", "json")); s.Members[0].Priority == nil || *s.Members[0].Priority != 0 {
+		t.Errorf("%+v", s.Members[0])
+	}
+	if out := must(t, n, "members"); !strings.Contains(out, "PRIORITY") {
+		t.Error(out)
+	}
+}
+
 // Every flag that is a duration refuses what lacks its unit: 15ns is what a program means that sets 15.
 func TestUsage_DurationsTooShort(t *testing.T) {
 	args := map[string]string{ // that a command needs before its flags count

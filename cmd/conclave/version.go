@@ -2,7 +2,10 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -29,4 +32,21 @@ func (p *program) versionCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// buildsText counts the members of each build, and states the group's feature level, which rises after an upgrade.
+func buildsText(s conclave.Status) string {
+	members := make(map[string]int)
+	for _, m := range s.Members {
+		members[m.Build]++
+	}
+	var parts []string
+	for _, build := range slices.Sorted(maps.Keys(members)) {
+		text := "not known"
+		if build != "" {
+			text = name(build)
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)", text, count(members[build], "member")))
+	}
+	return fmt.Sprintf("%s; feature level %s", strings.Join(parts, ", "), levelText(s.FeatureLevel))
 }

@@ -2,6 +2,7 @@ package grouptest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/conclave-go/conclave"
@@ -38,6 +39,35 @@ func (g *Group) wantBuilds(c *conclave.Client, level uint32, members ...string) 
 		return got == want
 	}) {
 		g.T.Errorf("a client shows %s, want %s", got, want)
+	}
+}
+
+// Each member shows the leader priorities of those that it is connected to, and its own, and so does a client.
+func TestStatus_LeaderPriority(t *testing.T) {
+	t.Parallel()
+	g := Start(t, 3, Edit(func(i int, c *conclave.Config, _ *cluster.Seams) { c.LeaderPriority = -i }))
+	c := Dial(t, new(conclave.ClientConfig), g.Nodes[0])
+	ids := []conclave.MemberID{g.ID(0), g.ID(1), g.ID(2)}
+	shows := func(s conclave.Status, unknown int) bool {
+		for _, m := range s.Members {
+			if i := slices.Index(ids, m.ID); m.PriorityKnown != (i != unknown) || m.PriorityKnown && m.LeaderPriority != -i {
+				return false
+			}
+		}
+		return len(s.Members) == len(ids)
+	}
+	for _, n := range g.Nodes {
+		if !g.poll(patience, func() bool { return shows(n.Status(), -1) }) {
+			t.Errorf("%+v", n.Status())
+		}
+	}
+	g.Kill(2)
+	if !g.poll(patience, func() bool {
+		s, err := c.Status(Bounded(t))
+		Must(t, err)
+		return shows(s, 2)
+	}) {
+		t.Errorf("%+v, after the third member has crashed", g.Nodes[0].Status())
 	}
 }
 
