@@ -194,6 +194,21 @@ func TestConsole_Shared(t *testing.T) {
 	want(t, site.events("").await("waiting", ">x<"), "shared, with 1 other<")
 }
 
+// A lock that is held shared shows the lock-delay of another one that has shared it, which keeps exclusive requests waiting.
+func TestConsole_SharedInLockDelay(t *testing.T) {
+	t.Parallel()
+	n := grouptest.Alone(t)
+	lost := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Minute})
+	for _, l := range []*conclave.RWLock{n.RWLock("x"), lost.RWLock("x")} {
+		_, err := l.RLock(t.Context())
+		grouptest.Must(t, err)
+	}
+	grouptest.Must(t, n.CloseSession(t.Context(), lost.ID()))
+	site := serve(t, n, nil)
+	want(t, listing(site.page()), ">shared<", ">lock-delay<")
+	want(t, site.events("?lock=x").await("lock", "by 1 holder, with fence"), ">lock-delay<")
+}
+
 // What is held or waited for as one of several locks is shown with how many these are, and whether the lock is reserved.
 func TestConsole_Sets(t *testing.T) {
 	t.Parallel()

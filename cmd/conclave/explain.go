@@ -136,6 +136,9 @@ func printExplanation(w *tabwriter.Writer, e conclave.Explanation, nested nested
 	switch {
 	case e.Shared > 0:
 		fmt.Fprintf(w, "state:\theld shared by %s, with fence %s\n", count(e.Shared, "holder"), e.Fence)
+		if e.Delay > 0 {
+			fmt.Fprintf(w, "lock-delay:\tof others that have shared it: no exclusive request is granted for %s more\n", span(e.Delay))
+		}
 	case e.Held:
 		printHolder(w, e)
 	case e.Delay > 0:

@@ -114,7 +114,11 @@ func (p *program) locksCommand() *cobra.Command {
 				if l.Held {
 					v.Fence, v.Node, v.NodeName, v.Session, v.Since = &l.Fence, &l.Node, names[l.Node], &l.Session, seconds(l.Since)
 					v.Client, v.SessionName, v.Shared, v.Set = l.Client, l.SessionName, l.Shared, l.Set
-					row[1], row[2], row[3] = sharedBy(names.holder(l.Node, l.Client, l.SessionName), l.Shared), l.Fence.String(), span(l.Since)
+					holder := sharedBy(names.holder(l.Node, l.Client, l.SessionName), l.Shared)
+					if l.Delay > 0 { // of others that have shared the lock
+						holder += ", " + row[1]
+					}
+					row[1], row[2], row[3] = holder, l.Fence.String(), span(l.Since)
 					row[5], row[6] = name(l.Label), l.Session.String()
 				}
 				for _, h := range l.Holders {

@@ -66,6 +66,7 @@ type shardSetView struct {
 }
 
 type shardWorkerView struct {
+	Number    uint64              `json:"number"` // two workers can have one name
 	Name      string              `json:"name"`
 	Node      conclave.MemberID   `json:"node"`
 	NodeName  string              `json:"nodeName,omitempty"`
@@ -82,7 +83,8 @@ type shardWorkerView struct {
 
 type shardView struct {
 	Shard   int                 `json:"shard"`
-	State   string              `json:"state"` // owned, moving, reserved or free
+	State   string              `json:"state"`            // owned, moving, reserved or free
+	Worker  uint64              `json:"worker,omitempty"` // the number of the worker that it is assigned to
 	Name    string              `json:"name,omitempty"`
 	Node    *conclave.MemberID  `json:"node,omitempty"`
 	Client  bool                `json:"client,omitempty"`
@@ -177,7 +179,7 @@ func shardsOf(ctx context.Context, c groupClient, set string, opts []conclave.Re
 
 func shardWorkerOf(w conclave.ShardWorkerInfo, names memberNames) shardWorkerView {
 	v := shardWorkerView{
-		Name: w.Name, Node: w.Node, NodeName: names[w.Node], Client: w.Client, Capacity: w.Capacity, Shards: w.Shards, Owned: w.Owned, Moving: w.Moving, Live: w.Live,
+		Number: w.Number, Name: w.Name, Node: w.Node, NodeName: names[w.Node], Client: w.Client, Capacity: w.Capacity, Shards: w.Shards, Owned: w.Owned, Moving: w.Moving, Live: w.Live,
 		Leaving: w.Leaving, Remaining: w.Remaining.Seconds(),
 	}
 	if w.Session != (conclave.SessionID{}) {
@@ -187,7 +189,7 @@ func shardWorkerOf(w conclave.ShardWorkerInfo, names memberNames) shardWorkerVie
 }
 
 func shardOf(o conclave.ShardOwner) shardView {
-	v := shardView{Shard: o.Shard, State: stateOfShard(o), Reserved: o.Reserved}
+	v := shardView{Shard: o.Shard, State: stateOfShard(o), Worker: o.Worker, Reserved: o.Reserved}
 	if o.Fence != 0 {
 		v.Name, v.Node, v.Client, v.Session, v.Fence = o.Name, &o.Node, o.Client, &o.Session, &o.Fence
 	}
@@ -225,18 +227,21 @@ func printShards(w *tabwriter.Writer, info conclave.ShardsInfo, owners []conclav
 	if info.Next != 0 {
 		fmt.Fprintf(w, "changes:\tto %d shards, when all works have returned, or their Grace has passed\n", info.Next)
 	}
-	fmt.Fprint(w, "\nWORKER\tPROCESS\tCAPACITY\tASSIGNED\tOWNED\tMOVING\tSTATE\n")
+	fmt.Fprint(w, "\nNUMBER\tWORKER\tPROCESS\tCAPACITY\tASSIGNED\tOWNED\tMOVING\tSTATE\n")
 	for _, worker := range info.Workers {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", name(worker.Name), names.holder(worker.Node, worker.Client, worker.Name), worker.Capacity, worker.Shards, worker.Owned,
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", worker.Number, name(worker.Name), names.holder(worker.Node, worker.Client, worker.Name), worker.Capacity, worker.Shards, worker.Owned,
 			worker.Moving, stateOfWorker(worker))
 	}
-	fmt.Fprint(w, "\nSHARD\tSTATE\tWORKER\tFENCE\tSESSION\n")
+	fmt.Fprint(w, "\nSHARD\tSTATE\tNUMBER\tWORKER\tFENCE\tSESSION\n")
 	for _, o := range owners {
-		row := []any{o.Shard, stateOfShard(o), name(o.Reserved), "-", "-"}
-		if o.Fence != 0 {
-			row[2], row[3], row[4] = name(o.Name), o.Fence, o.Session
+		row := []any{o.Shard, stateOfShard(o), "-", name(o.Reserved), "-", "-"}
+		if o.Worker != 0 {
+			row[2] = o.Worker
 		}
-		fmt.Fprintf(w, "%v\t%v\t%v\t%v\t%v\n", row...)
+		if o.Fence != 0 {
+			row[3], row[4], row[5] = name(o.Name), o.Fence, o.Session
+		}
+		fmt.Fprintf(w, "%v\t%v\t%v\t%v\t%v\t%v\n", row...)
 	}
 }
 

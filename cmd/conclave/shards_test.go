@@ -57,7 +57,7 @@ func TestShards(t *testing.T) {
 		}
 	}
 	out = must(t, n, "shards", "orders")
-	for _, part := range []string{"3: 3 owned, of these 0 moving; 0 waiting", "working", "anna", "SHARD  STATE", "CAPACITY  ASSIGNED  OWNED  MOVING", "1         3         3      0"} {
+	for _, part := range []string{"3: 3 owned, of these 0 moving; 0 waiting", "working", "anna", "SHARD  STATE  NUMBER  WORKER", "NUMBER  WORKER  PROCESS", "CAPACITY  ASSIGNED  OWNED  MOVING", "1         3         3      0"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("%q is missing in\n%s", part, out)
 		}
@@ -66,10 +66,10 @@ func TestShards(t *testing.T) {
 	if len(s.Workers) != 1 || len(s.Shards) != 3 {
 		t.Fatalf("%+v", s)
 	}
-	if w := s.Workers[0]; w.Name != "anna" || w.NodeName != "anna" || !w.Live || w.Shards != 3 || w.Owned != 3 || w.Moving != 0 || w.Capacity != 1 || w.Session == nil {
+	if w := s.Workers[0]; w.Name != "anna" || w.NodeName != "anna" || !w.Live || w.Shards != 3 || w.Owned != 3 || w.Moving != 0 || w.Capacity != 1 || w.Session == nil || w.Number == 0 {
 		t.Errorf("%+v", w)
 	}
-	if sh := s.Shards[2]; sh.Shard != 2 || sh.State != "owned" || sh.Name != "anna" || sh.Fence == nil || *sh.Session != *s.Workers[0].Session {
+	if sh := s.Shards[2]; sh.Shard != 2 || sh.State != "owned" || sh.Name != "anna" || sh.Fence == nil || sh.Worker != s.Workers[0].Number || *sh.Session != *s.Workers[0].Session {
 		t.Errorf("%+v", sh)
 	}
 	if r := conclaveAt(n, "__complete", "shards", ""); !strings.HasPrefix(r.out, "orders\n:") {
@@ -124,7 +124,7 @@ func TestShards_WaitingWithoutName(t *testing.T) {
 	ended := runShards(t, s.Shards("orders", 2), 2)
 	must0(t, s.Close(within(t)))
 	<-ended
-	if out := must(t, n, "shards", "orders"); !strings.Contains(out, "1      reserved  -       -      -") || strings.Contains(out, "free") {
+	if out := must(t, n, "shards", "orders"); !strings.Contains(out, "1      reserved  1       -       -      -") || strings.Contains(out, "free") {
 		t.Errorf("%s", out)
 	}
 	if v := decoded[shardSetView](t, must(t, n, "shards", "orders", "-o", "json")); v.Shards[0].State != "reserved" || v.Shards[0].Reserved != "" {

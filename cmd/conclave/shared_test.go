@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -76,5 +77,28 @@ func TestListings_Shared(t *testing.T) {
 	e := decoded[explanationView](t, must(t, n, "explain", "prices", "-o", "json"))
 	if e.Shared != 2 || len(e.Holders) != 2 || !e.Holders[1].Shared || e.Holders[1].Label != "two\x1b[31m" || e.Queue[0].Shared || !e.Queue[1].Shared {
 		t.Errorf("%+v", e)
+	}
+}
+
+// A lock that is held shared shows the lock-delay of another one that has shared it, for which exclusive requests wait.
+func TestListings_SharedInLockDelay(t *testing.T) {
+	n := member(t, "")
+	lost, err := n.NewSession(within(t), &conclave.SessionConfig{LockDelay: time.Minute})
+	must0(t, err)
+	for _, l := range []*conclave.RWLock{n.RWLock("prices"), lost.RWLock("prices")} {
+		_, err := l.RLock(within(t))
+		must0(t, err)
+	}
+	for _, args := range [][]string{{"locks"}, {"explain", "prices"}} {
+		if out := must(t, n, args...); strings.Contains(out, "lock-delay") {
+			t.Error(out)
+		}
+	}
+	must0(t, n.CloseSession(within(t), lost.ID()))
+	if out := must(t, n, "explain", "prices"); !strings.Contains(out, "held shared by 1 holder, with fence ") || !strings.Contains(out, "lock-delay:  of others that have shared it") {
+		t.Error(out)
+	}
+	if out := must(t, n, "locks"); !strings.Contains(out, "anna (shared), lock-delay ") {
+		t.Error(out)
 	}
 }
