@@ -123,7 +123,7 @@ func (n *Node) removeMember(ctx context.Context, id MemberID) error {
 }
 
 // TransferLeadership transfers the leadership of the group to a voter, or to the most
-// up-to-date one if to is 0. Any member can be asked; one that does not lead asks the
+// up-to-date one if to is 0, of several that of the highest [Config.LeaderPriority]. Any member can be asked; one that does not lead asks the
 // leader, once it knows one. TransferLeadership blocks until another member leads, even
 // if that is not to; the leader has given up after an election timeout; or ctx is done.
 // It returns nil at once if to leads already. A [Client] asks the member that it is connected to.

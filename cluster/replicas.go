@@ -26,6 +26,7 @@ func (m *Member) replicaConfig() replica.Config {
 		LoadMachine: m.cfg.LoadMachine, Commands: m.cfg.Commands, Callbacks: m.callbacks(), Host: &host{Member: m},
 		Lifetime: m.lifetime, Done: m.done, Stopped: m.stopped, Fail: m.fail, Routine: m.routine,
 		DiskFailed: m.store.Failed(), DiskError: m.store.Err, MayRemove: m.mayRemove, Snapshots: &m.snapshots,
+		Priority: func(id uint64) (int32, bool) { return m.port.LeaderPriority(id) }, // the port is opened later
 	}
 }
 

@@ -22,27 +22,37 @@ func kinds(messages []*raftpb.Message, kind raftpb.MessageType) (to []uint64) {
 }
 
 // The successor is the most up-to-date of the recently active voters, or of all voters
-// if none is active.
+// if none is active; of several one that is connected, and of the highest priority.
 func TestSuccessor(t *testing.T) {
 	type peer struct {
-		behind uint64
-		heard  bool
+		behind   uint64
+		heard    bool
+		priority int32 // lost: it is not connected
 	}
+	const lost = -1000
 	for name, test := range map[string]struct {
 		second, third peer
 		want          uint64
 	}{
-		"equal":                     {peer{0, true}, peer{0, true}, 2},
-		"second ahead":              {peer{0, true}, peer{1, true}, 2},
-		"third ahead":               {peer{1, true}, peer{0, true}, 3},
-		"second ahead and inactive": {peer{0, false}, peer{1, true}, 3},
-		"third ahead and inactive":  {peer{1, true}, peer{0, false}, 2},
-		"equal, second inactive":    {peer{0, false}, peer{0, true}, 3},
-		"equal, third inactive":     {peer{0, true}, peer{0, false}, 2},
-		"none active":               {peer{1, false}, peer{0, false}, 3},
+		"equal":                     {peer{0, true, 0}, peer{0, true, 0}, 2},
+		"second ahead":              {peer{0, true, 0}, peer{1, true, 0}, 2},
+		"third ahead":               {peer{1, true, 0}, peer{0, true, 0}, 3},
+		"second ahead and inactive": {peer{0, false, 0}, peer{1, true, 0}, 3},
+		"third ahead and inactive":  {peer{1, true, 0}, peer{0, false, 0}, 2},
+		"equal, second inactive":    {peer{0, false, 0}, peer{0, true, 0}, 3},
+		"equal, third inactive":     {peer{0, true, 0}, peer{0, false, 0}, 2},
+		"none active":               {peer{1, false, 0}, peer{0, false, 0}, 3},
+		"third preferred":           {peer{0, true, 0}, peer{0, true, 1}, 3},
+		"second not to lead":        {peer{0, true, -1}, peer{0, true, 0}, 3},
+		"third not to lead":         {peer{0, true, 0}, peer{0, true, -1}, 2},
+		"preferred, behind":         {peer{0, true, 0}, peer{1, true, 9}, 2},
+		"preferred, inactive":       {peer{0, true, 0}, peer{0, false, 9}, 2},
+		"preferred, not connected":  {peer{0, true, lost}, peer{0, true, -9}, 3},
+		"not connected, ahead":      {peer{0, true, lost}, peer{1, true, 9}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const learner = 4
+			priorities := map[uint64]int32{2: test.second.priority, 3: test.third.priority}
 			r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{learner}}).follow().lead()
 			r.mustSubmit(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
 			r.settle()
@@ -59,6 +69,7 @@ func TestSuccessor(t *testing.T) {
 					r.mustReceive(message(raftpb.MsgHeartbeatResp, id, r.term))
 				}
 			}
+			r.priority = func(id uint64) (int32, bool) { return priorities[id], priorities[id] != lost }
 			if got := r.successor(r.conf.GetVoters()); got != test.want {
 				t.Errorf("successor %d, want %d", got, test.want)
 			}

@@ -66,6 +66,8 @@ type Config struct {
 	MaxCallBytes      int    // of their commands; 0: no limit
 	// MayRemove reports whether a member that was removed may leave the configuration. It runs in Take. nil: always.
 	MayRemove func(id uint64) bool
+	// Priority returns the LeaderPriority of a member's process, if this one is connected to it. It runs where leadership is to be transferred. nil: all have the same.
+	Priority func(id uint64) (priority int32, connected bool)
 	// Quiet lets the group be quiet while it has nothing to do, which each member must know of.
 	Quiet bool
 }

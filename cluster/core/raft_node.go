@@ -20,7 +20,8 @@ type raftNode struct {
 	electionTicks uint64
 	logger        *slog.Logger
 	node          *raft.RawNode
-	log           *raftlog.Log // the core uses its state in memory only
+	log           *raftlog.Log                                     // the core uses its state in memory only
+	priority      func(id uint64) (priority int32, connected bool) // Config.Priority
 
 	ticks       uint64
 	role        raft.SoftState // as of the last Ready, and so is term
@@ -42,7 +43,7 @@ const (
 func newRaftNode(cfg Config) (n raftNode, hard *raftpb.HardState, err error) {
 	applied := cfg.Log.Applied()
 	n = raftNode{
-		id: cfg.ID, electionTicks: uint64(cfg.ElectionTicks), logger: cfg.Logger, log: cfg.Log,
+		id: cfg.ID, electionTicks: uint64(cfg.ElectionTicks), logger: cfg.Logger, log: cfg.Log, priority: cfg.Priority,
 		applied: applied.Index, appliedTerm: applied.Term,
 	}
 	n.last, _ = cfg.Log.LastIndex() // in memory: never fails
@@ -122,22 +123,46 @@ func (n *raftNode) isCurrent(p tracker.Progress) bool {
 }
 
 // successor returns the most up-to-date of these voters, preferably one that was recently
-// active: raft resets RecentActive once in each election timeout.
+// active: raft resets RecentActive once in each election timeout. Of several that are equally fit it is the one of the highest priority.
 func (n *raftNode) successor(voters []uint64) uint64 {
-	var best uint64
-	var active bool
-	var match uint64
+	var best candidate
 	progress := n.node.Status().Progress
 	for _, id := range voters {
 		p, ok := progress[id]
 		if !ok || id == n.id {
 			continue
 		}
-		better := best == raft.None || p.RecentActive && !active ||
-			p.RecentActive == active && (p.Match > match || p.Match == match && id < best)
-		if better {
-			best, active, match = id, p.RecentActive, p.Match
+		c := candidate{id: id, active: p.RecentActive, match: p.Match}
+		if n.priority != nil {
+			c.priority, c.connected = n.priority(id)
+		}
+		if best.id == raft.None || c.precedes(best) {
+			best = c
 		}
 	}
-	return best
+	return best.id
+}
+
+// candidate is a voter that may become the leader by a leadership transfer.
+type candidate struct {
+	id        uint64
+	active    bool
+	match     uint64
+	connected bool
+	priority  int32 // if it is connected
+}
+
+// precedes orders candidates: what the group needs of a leader goes before the operator's preference.
+func (c candidate) precedes(other candidate) bool {
+	switch {
+	case c.active != other.active:
+		return c.active
+	case c.match != other.match:
+		return c.match > other.match
+	case c.connected != other.connected:
+		return c.connected
+	case c.priority != other.priority:
+		return c.priority > other.priority
+	}
+	return c.id < other.id
 }

@@ -24,6 +24,7 @@ func (c *Config) core(machine Machine) core.Config {
 		MaxCalls:      c.MaxCalls,
 		MaxCallBytes:  c.MaxCallBytes,
 		MayRemove:     c.MayRemove,
+		Priority:      c.Priority,
 		Quiet:         c.Number != 0,
 	}
 }

@@ -67,8 +67,9 @@ type Config struct {
 	Commands    Commands
 	Callbacks
 
-	// MayRemove is that of the core's configuration.
+	// MayRemove and Priority are those of the core's configuration.
 	MayRemove func(id uint64) bool
+	Priority  func(id uint64) (priority int32, connected bool)
 	Host      Host
 	Lifetime  context.Context // of the member
 	Done      <-chan struct{} // closed once everything has ended

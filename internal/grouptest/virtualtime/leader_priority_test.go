@@ -1,6 +1,7 @@
 package virtualtime
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -124,6 +125,31 @@ func TestLeaderPriority_VotersApart(t *testing.T) {
 					g.awaitSpread(within)
 				}
 			}, options...)
+		})
+	}
+}
+
+// A leader that steps down transfers leadership to a voter of the highest priority, of those that are as up to date.
+func TestLeaderPriority_Successor(t *testing.T) {
+	for low := range 3 {
+		t.Run(fmt.Sprint(low), func(t *testing.T) {
+			inMembershipBubble(t, 3, func(g *membership) {
+				others := g.Others(low)
+				for _, from := range []int{others[0], others[1]} {
+					g.MustTransfer(g.Nodes[from], from)
+					pass(election) // until both have acknowledged everything
+					if err := g.Nodes[from].TransferLeadership(g.T.Context(), 0); err != nil {
+						g.T.Fatal(err)
+					}
+					if leader := g.Nodes[from].Status().Leader; leader == g.ID(low) {
+						g.T.Errorf("%v leads next, which has the lowest priority", leader)
+					}
+				}
+			}, grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
+				if i == low {
+					c.LeaderPriority = -1
+				}
+			}))
 		})
 	}
 }
