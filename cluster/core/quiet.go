@@ -54,6 +54,30 @@ func (q *quiescence) wake() { q.state, q.since = awake, q.ticks }
 // Quiet reports whether this member is quiet: Tick has no effect until something else happens.
 func (c *Core) Quiet() bool { return c.quiet.state == asleep }
 
+// QuietTicks is how many heartbeat intervals there are between two ticks of a quiet group.
+const QuietTicks = 100
+
+// Pace is how often the loop of a member ticks: rarely while its group is quiet. The zero value is that of a member that is awake.
+type Pace struct{ quiet bool }
+
+// Skips reports whether no effects follow from a tick: the member is quiet, and not only since that tick.
+func (p *Pace) Skips(c *Core) bool { return p.quiet && c.Quiet() }
+
+// Adapt runs after each Take, and reports whether Ticks has changed.
+func (p *Pace) Adapt(c *Core) bool {
+	changed := c.Quiet() != p.quiet
+	p.quiet = c.Quiet()
+	return changed
+}
+
+// Ticks returns how many heartbeat intervals there are between two ticks.
+func (p *Pace) Ticks() int {
+	if p.quiet {
+		return QuietTicks
+	}
+	return 1
+}
+
 // considerQuiet runs in each tick of a member that is not quiet.
 func (c *Core) considerQuiet() {
 	q := &c.quiet

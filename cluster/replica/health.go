@@ -1,6 +1,10 @@
 package replica
 
-import "time"
+import (
+	"time"
+
+	"github.com/conclave-go/conclave/cluster/core"
+)
 
 // Health is what a replica knows of its own condition. None of it needs the loop.
 type Health struct {
@@ -25,7 +29,7 @@ func (r *Replica) Health() (*Status, Health) {
 	now := time.Since(r.pulse.began)
 	h := Health{Idle: max(0, now-passed), Reported: s.lag.reported, Regained: s.lag.regained > 0}
 	if s.Quiet {
-		h.Idle = max(0, h.Idle-r.tickInterval(true))
+		h.Idle = max(0, h.Idle-core.QuietTicks*r.cfg.Heartbeat)
 	}
 	if s.Applied < h.Reported {
 		h.Behind = max(0, now-s.lag.since)

@@ -31,7 +31,7 @@ func (r *Replica) loop() {
 		select {
 		case <-ticker.C:
 			r.tick()
-			if r.quiet && r.core.Quiet() { // and not only since this tick
+			if r.pace.Skips(r.core) {
 				r.pulse.pass()
 				continue
 			}
@@ -62,7 +62,9 @@ func (r *Replica) loop() {
 			r.cfg.Fail(err)
 			return
 		}
-		r.pace(ticker)
+		if r.pace.Adapt(r.core) {
+			ticker.Reset(time.Duration(r.pace.Ticks()) * r.cfg.Heartbeat)
+		}
 	}
 }
 
@@ -85,24 +87,6 @@ func (r *Replica) step() (err error) {
 	r.share.spent = 0
 	r.yielding.woke(woken)
 	return nil
-}
-
-// quietTicks is how many heartbeat intervals there are between two ticks of a quiet group.
-const quietTicks = 100
-
-// pace has a quiet group tick rarely.
-func (r *Replica) pace(ticker *time.Ticker) {
-	if quiet := r.core.Quiet(); quiet != r.quiet {
-		r.quiet = quiet
-		ticker.Reset(r.tickInterval(quiet))
-	}
-}
-
-func (r *Replica) tickInterval(quiet bool) time.Duration {
-	if quiet {
-		return quietTicks * r.cfg.Heartbeat
-	}
-	return r.cfg.Heartbeat
 }
 
 // tick does what is due at each heartbeat interval, and of a quiet group less often.

@@ -175,7 +175,7 @@ type Replica struct {
 	fetched   []event
 	effects   core.Effects
 	ticks     uint64
-	quiet     bool // so the loop ticks rarely
+	pace      core.Pace
 	leaderLog leaderLog
 	snapshots snapshotSender
 	share     share
