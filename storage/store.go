@@ -70,6 +70,9 @@ type Store struct {
 	pins     pins
 	stopped  chan struct{} // closed when the storage goroutine has returned
 
+	gathering bool     // owned by the only goroutine that there is with Options.Inline
+	gathered  []func() // likewise
+
 	db      *pebble.DB // set before Open returns, then read-only
 	onClose []func() error
 

@@ -92,3 +92,20 @@ func TestStore_PanicInTaskFailsStore(t *testing.T) {
 	}
 	s.Close()
 }
+
+// What is submitted while work is gathered runs when the caller has it run, in order.
+func TestStore_Gather(t *testing.T) {
+	s := open(t, Options{Inline: true})
+	var ran []int
+	submit := func(n int) {
+		s.Go(func(*pebble.DB) error { ran = append(ran, n); return nil }, func(error) { ran = append(ran, -n) })
+	}
+	tasks := s.Gather(func() { submit(1); submit(2) })
+	submit(3)
+	for _, task := range tasks {
+		task()
+	}
+	if want := []int{3, -3, 1, -1, 2, -2}; !slices.Equal(ran, want) {
+		t.Errorf("ran %v, want %v", ran, want)
+	}
+}

@@ -28,7 +28,21 @@ func (s *Store) Do(fn func(*pebble.DB) error) error {
 // before and then calls done with its error; done must not block. Once the store
 // is closed or has failed, neither is called: watch Failed.
 func (s *Store) Go(fn func(*pebble.DB) error, done func(error)) {
+	if s.gathering {
+		s.gathered = append(s.gathered, func() { s.run(fn, done) })
+		return
+	}
 	s.submit(fn, done)
+}
+
+// Gather calls submit and returns the work that it submits by Go, which the caller runs in order: as if all of that had been submitted while the
+// storage goroutine was busy. Only with Options.Inline.
+func (s *Store) Gather(submit func()) []func() {
+	s.gathering = true
+	submit()
+	tasks := s.gathered
+	s.gathering, s.gathered = false, nil
+	return tasks
 }
 
 func (s *Store) submit(fn func(*pebble.DB) error, done func(error)) bool {
