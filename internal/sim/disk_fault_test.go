@@ -80,6 +80,7 @@ func (m *simMember) syncFile(f vfs.File, err error) {
 type diskFault struct {
 	writesLeft int // until the fault; 0: none
 	failing    atomic.Bool
+	unsynced   atomic.Bool // only what syncs the write-ahead log fails
 }
 
 var errDiskFault = errors.New("disk fault")
@@ -88,10 +89,28 @@ func (f *diskFault) MaybeError(op errorfs.Op) error {
 	if f.failing.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose {
 		return errDiskFault
 	}
+	if f.unsynced.Load() && strings.HasSuffix(op.Path, ".log") {
+		switch op.Kind {
+		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+			return errDiskFault
+		}
+	}
 	return nil
 }
 
 func (f *diskFault) String() string { return "disk fault" }
+
+// faultyFS is a file system with the faults of a disk. Those of errorfs spare a file that is used again, as Pebble does with write-ahead logs.
+type faultyFS struct{ vfs.FS }
+
+func newFaultyFS(disk vfs.FS, f *diskFault) faultyFS { return faultyFS{errorfs.Wrap(disk, f)} }
+
+func (f faultyFS) ReuseForWrite(before, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.Rename(before, name); err != nil {
+		return nil, err
+	}
+	return f.OpenReadWrite(name, category)
+}
 
 // failsNow reports whether the disk fails during the write that begins now.
 func (f *diskFault) failsNow() bool {

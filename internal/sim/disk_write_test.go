@@ -1,16 +1,61 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/raftlog"
 )
+
+// The writes of a process. What its groups have submitted by the time when the disk is ready goes through the production raftlog as what has waited for the
+// storage goroutine: small writes share a batch and its sync.
 
 // diskWrite is a batch of a group that waits for the disk.
 type diskWrite struct {
 	process *process
 	batch   core.Batch
+}
+
+// isSynced reports whether the batch has entries, so that a sync follows.
+func (w diskWrite) isSynced() bool {
+	return slices.ContainsFunc(w.batch.Ops(), func(op raftlog.Op) bool { a, ok := op.(raftlog.Append); return ok && len(a.Entries) > 0 })
+}
+
+// diskCounts counts what happened in worlds with several groups, for the summary: batches with writes of several groups, and crashes in them.
+type diskCounts struct{ shared, crashedInside, crashedBetween, crashedAtReport int }
+
+func (c *diskCounts) add(other diskCounts) {
+	c.shared += other.shared
+	c.crashedInside += other.crashedInside
+	c.crashedBetween += other.crashedBetween
+	c.crashedAtReport += other.crashedAtReport
+}
+
+func (c diskCounts) occurred() bool {
+	return c.shared > 0 && c.crashedInside > 0 && c.crashedBetween > 0 && c.crashedAtReport > 0
+}
+
+// disks is what the disks of all members have in common.
+type disks struct {
+	slow   bool
+	rng    *rand.Rand // of a world with several groups; else nil
+	counts diskCounts
+}
+
+// crashRNG returns a random stream for the crash points of worlds with several groups.
+func (sim *simulation) crashRNG() *rand.Rand { return rand.New(rand.NewPCG(sim.seed, 10)) }
+
+// chooseCrashPoint draws where the process is to crash. In worlds with several groups it is mostly in what they do together.
+func (proc *process) chooseCrashPoint() {
+	sim := proc.sim
+	proc.crashPoint = 1 + crashPoint(sim.rng.IntN(int(crashWhileStaging)))
+	if rng := sim.disks.rng; rng != nil && rng.IntN(2) == 0 {
+		proc.crashPoint = crashInWrite + crashPoint(rng.IntN(3))
+	}
 }
 
 // beginWriting has the disk write what the groups of the process have submitted by the time when it is ready.
@@ -23,41 +68,108 @@ func (proc *process) beginWriting() {
 	host.after(proc.sim.diskDelay(), host.writeAll)
 }
 
-// writeAll writes what all groups have submitted. In production that is one batch with one sync (raftlog/journal.go); here the
-// batches follow each other, and nothing happens in between.
+// writeAll writes what all groups have submitted.
 func (proc *process) writeAll() {
 	proc.writing = false
-	taken := slices.DeleteFunc(proc.writes, func(w diskWrite) bool { return w.process.process != w.process }) // of a deleted group
+	w := &writing{process: proc, failed: proc.diskFault.failsNow()}
+	w.taken = slices.DeleteFunc(proc.writes, func(w diskWrite) bool { return w.process.process != w.process }) // of a deleted group
 	proc.writes = nil
-	failed := proc.diskFault.failsNow()
-	for _, w := range taken {
-		if err := w.process.log.Write(w.batch.Ops()); err != nil && !failed {
-			proc.sim.fail("member %d: write: %v", proc.n, err)
+	if w.inside = proc.crashPoint == crashInWrite && slices.ContainsFunc(w.taken, diskWrite.isSynced); w.inside {
+		proc.diskFault.unsynced.Store(true)
+	}
+	w.write()
+	w.finish()
+}
+
+// writing is one turn of the disk.
+type writing struct {
+	*process
+	taken    []diskWrite
+	failed   bool // the disk fails
+	inside   bool // the process crashes while it syncs the first batch
+	reported []report
+	crashed  *vfs.MemFS // the disk at a crash
+}
+
+// report is what a group does when its write is reported.
+type report struct {
+	of  *process
+	run func()
+}
+
+// write has the storage goroutine write.
+func (w *writing) write() {
+	tasks := w.store.Gather(func() {
+		for _, d := range w.taken {
+			d.process.log.Submit(d.batch.Ops(), func(err error) { w.done(d, err) })
+		}
+	})
+	for i, task := range tasks {
+		before := len(w.reported)
+		task()
+		if len(w.reported)-before > 1 {
+			w.sim.disks.counts.shared++
+		}
+		if w.crashed != nil || w.crashPoint == crashBetweenWrites && len(w.reported) > before && i+1 < len(tasks) && len(w.reported) < len(w.taken) {
+			return
 		}
 	}
-	if failed { // as Store.Go: not even a success is reported
-		proc.crash("disk fault")
-		proc.sim.faults.restartLater(proc.simMember)
+}
+
+// done reports a write. Nothing may be reported when the batch is not on the disk, whichever group's it is.
+func (w *writing) done(d diskWrite, err error) {
+	switch {
+	case err != nil:
+		w.sim.fail("member %d: write: %v", w.n, err)
+	case (w.failed || w.inside) && d.isSynced():
+		d.process.sim.fail("member %d: a write is reported, and the disk has failed", w.n)
+	case w.failed || w.inside:
 		return
+	case w.crashPoint == crashAtReport && w.crashed == nil && d.isSynced():
+		w.crashed = w.diskAfterCrash(w.disk)
 	}
-	installed := make([]core.Machine, len(taken))
-	for i, w := range taken {
-		w.process.durable.wrote(w.batch)
-		if w.batch.Installs() {
-			var err error
-			if installed[i], err = w.process.load(); err != nil {
-				proc.sim.fail("member %d: load the installed machine: %v", proc.n, err)
-			}
+	d.process.durable.wrote(d.batch)
+	var installed core.Machine
+	if d.batch.Installs() {
+		if installed, err = d.process.load(); err != nil {
+			w.sim.fail("member %d: load the installed machine: %v", w.n, err)
 		}
 	}
-	if proc.crashesAt(crashAfterWrite, "after the write") {
-		return
+	w.reported = append(w.reported, report{d.process, func() {
+		d.process.diskBusy = false
+		d.process.core.Stored(installed)
+		d.process.step()
+	}})
+}
+
+// finish has the groups learn what was reported, or the process crash.
+func (w *writing) finish() {
+	counts := &w.sim.disks.counts
+	switch {
+	case w.failed: // as Store.Go: not even a success is reported
+		w.endBy("disk fault")
+	case w.inside:
+		counts.crashedInside++
+		w.endBy("while it syncs")
+	case w.crashed != nil: // the groups were faster than the power loss, which the disk has seen at the first report
+		counts.crashedAtReport++
+		for _, report := range w.reported {
+			report.of.runIfAlive(report.run)
+		}
+		w.lostDisk = w.crashed
+		w.endBy("as a write is reported")
+	case len(w.reported) < len(w.taken):
+		counts.crashedBetween++
+		w.endBy("between two batches")
+	case w.crashesAt(crashAfterWrite, "after the write"):
+	default:
+		for _, report := range w.reported {
+			report.of.after(report.of.sim.between(0, time.Millisecond), report.run)
+		}
 	}
-	for i, w := range taken {
-		w.process.after(w.process.sim.between(0, time.Millisecond), func() {
-			w.process.diskBusy = false
-			w.process.core.Stored(installed[i])
-			w.process.step()
-		})
-	}
+}
+
+func (proc *process) endBy(why string) {
+	proc.crash(why)
+	proc.sim.faults.restartLater(proc.simMember)
 }

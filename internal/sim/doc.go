@@ -21,9 +21,12 @@
 //     of clients.
 //   - Further groups: groups_test.go, each a simulation beside that of the default group, on the same hosts;
 //     hosted_groups_test.go and following_members_test.go do what a process does with them,
-//     disk_write_test.go writes their logs, group_plan_test.go creates and deletes them,
+//     disk_write_test.go writes their logs in shared batches, group_plan_test.go creates and deletes them,
 //     group_fault_test.go has their faults, group_admission_test.go compares what a process has of each
 //     log with what others know.
+//   - Quiet groups: rest_test.go, whose programs rest, and the faults meanwhile; host_connection_test.go, the
+//     connections by which quiet members learn of each other; quiet_test.go checks what they agree on,
+//     quiet_use_test.go that they serve when they are needed.
 //   - Workload: program_test.go, with sessions (session_test.go, and
 //     session_nottl_test.go for those that outlive processes), handles of locks,
 //     elections and semaphores (handle_test.go), with MaxHold (handle_maxhold_test.go), sets of locks

@@ -96,9 +96,16 @@ func (d driver) SendDigest(to uint64, digest *wire.Digest) {
 }
 
 func (d driver) SendQuiet(to uint64, quiet *wire.Quiet) {
-	from := d.id()
-	d.sim.deliver(d.n, int(to-1), func(to *process) {
-		to.post(func(c *core.Core) { c.ReceiveQuiet(from, quiet) })
+	m := quietMessage{d.process, to, quiet}
+	d.sim.quiet.sent(m)
+	if !d.sim.answerByEarlier(m) {
+		d.deliverQuiet(m)
+	}
+}
+
+func (proc *process) deliverQuiet(m quietMessage) {
+	proc.sim.deliver(proc.n, int(m.to-1), func(to *process) {
+		to.post(func(c *core.Core) { c.ReceiveQuiet(proc.id(), m.quiet) })
 	})
 }
 

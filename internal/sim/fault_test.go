@@ -81,6 +81,9 @@ func (f faults) network(n int) network {
 	net := healthyNetwork(n)
 	if f.loss {
 		net.loss = 0.3 * f.sim.rng.Float64() * f.sim.rng.Float64()
+		if f.sim.rests {
+			net.loss /= 10 // all members must have answered for the group to be quiet
+		}
 	}
 	if f.duplicates {
 		net.duplicate = 0.2 * f.sim.rng.Float64()
@@ -97,8 +100,8 @@ func (f *faults) dropOutcome() bool { return f.lostOutcomes && !f.sim.draining &
 
 // scheduleFaults injects faults at random intervals until faultPeriod.
 func (sim *simulation) scheduleFaults() {
-	sim.schedule(sim.between(0, time.Second), func() {
-		if sim.now >= faultPeriod {
+	sim.schedule(sim.between(0, sim.faultPause()), func() {
+		if sim.now >= sim.faultPeriod() {
 			return
 		}
 		sim.injectFault()
@@ -135,7 +138,7 @@ func (sim *simulation) injectFault() {
 			sim.trace("the disk of member %d is going to fail", m.n)
 		}
 		if f.crashes && m.process != nil {
-			m.process.crashPoint = 1 + crashPoint(sim.rng.IntN(int(crashWhileStaging)))
+			m.process.chooseCrashPoint()
 		}
 	case 4:
 		if f.pauses && m.process != nil {

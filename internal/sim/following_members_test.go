@@ -27,6 +27,18 @@ func (proc *process) follow() {
 	}
 }
 
+// followQuiet has the quiet parts follow what has changed in the default group, as they tick rarely.
+func (proc *process) followQuiet() {
+	if proc.of != nil || proc.hosted.logs == nil {
+		return
+	}
+	for _, number := range proc.hosted.numbers() {
+		if part := proc.part(number).process; part != nil && part.core.Quiet() {
+			part.follow()
+		}
+	}
+}
+
 func (proc *process) submitFollowing(by *program, c *wire.Command) {
 	if by.registered && !by.terminated {
 		proc.following = true

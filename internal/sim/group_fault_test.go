@@ -22,6 +22,9 @@ func (sim *simulation) injectGroupFault() {
 		return
 	}
 	g := groups[sim.extraRNG.IntN(len(groups))]
+	if g.rest.all {
+		return // see injectQuietFault
+	}
 	m := g.members[g.rng.IntN(len(g.members))]
 	if m.process == nil {
 		return
@@ -61,6 +64,7 @@ func (sim *simulation) injectGroupFault() {
 
 // disconnectGroups has the other members notice in all further groups that the connections to a member have broken.
 func (sim *simulation) disconnectGroups(m *simMember) {
+	sim.connectionsLost(m.n)
 	for _, g := range sim.groups()[1:] {
 		for _, other := range g.members {
 			if proc := other.process; proc != nil {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -25,6 +26,8 @@ func (sim *simulation) chooseGroups() {
 	for i := range 1 + rng.IntN(2) {
 		sim.plans = append(sim.plans, sim.newPlan(rng, fmt.Sprint("group", i)))
 	}
+	sim.disks.rng = sim.crashRNG()
+	sim.rests = rand.New(rand.NewPCG(sim.seed, 9)).IntN(2) == 0
 }
 
 // isFurther reports whether this is a further group.
@@ -55,7 +58,13 @@ func (sim *simulation) firstState() []wire.Change {
 }
 
 // pauseOfPrograms is how many times longer programs pause in a world with several groups, so that it does not have more to check.
-func (sim *simulation) pauseOfPrograms() time.Duration { return time.Duration(1 + len(sim.plans)) }
+func (sim *simulation) pauseOfPrograms() time.Duration {
+	pause := time.Duration(1 + len(sim.plans))
+	if sim.rests && !sim.draining { // and what is to be checked comes from more simulated time
+		pause *= 2
+	}
+	return pause
+}
 
 // noteGroups creates the groups that the default one has created in its last entry, and ends those that it has dropped.
 func (sim *simulation) noteGroups() {
@@ -85,6 +94,9 @@ func (sim *simulation) newFurther(r *fact.GroupRecord) *simulation {
 		further := newSimMember(g, m.n)
 		further.host, further.of = m.host, m
 		g.members = append(g.members, further)
+	}
+	if sim.rests {
+		g.beginRests()
 	}
 	g.history, g.clients = newHistory(g), newClientHistory(g)
 	for n := range sim.clients.removals { // order: a set
@@ -137,7 +149,11 @@ func (sim *simulation) checkLogs(proc *process) {
 }
 
 // groupCounts counts further groups and what happened in them, for the summary.
-type groupCounts struct{ created, deleted, afterDeletion, refused, followed, forgotten, entries, outcomes, grants int }
+type groupCounts struct {
+	created, deleted, afterDeletion, refused, followed, forgotten, entries, outcomes, grants int
+	quiet                                                                                    quietCounts
+	disks                                                                                    diskCounts
+}
 
 func (c *groupCounts) add(g *simulation) {
 	c.created++
@@ -148,10 +164,11 @@ func (c *groupCounts) add(g *simulation) {
 	c.entries += len(g.history.reference.results)
 	c.outcomes += g.history.reference.compared
 	c.grants += len(g.fences)
+	c.quiet.add(g.quiet.counts)
 }
 
 func (c groupCounts) occurred() bool {
-	return c.created > 0 && c.grants > 0 && c.deleted > 0 && c.afterDeletion > 0 && c.refused > 0 && c.followed > 0 && c.forgotten > 0
+	return c.created > 0 && c.grants > 0 && c.deleted > 0 && c.afterDeletion > 0 && c.refused > 0 && c.followed > 0 && c.forgotten > 0 && c.quiet.occurred() && c.disks.occurred()
 }
 
 // isHosted reports whether a member still has the log of the group.

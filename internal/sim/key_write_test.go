@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -20,6 +21,9 @@ func (p *program) write() {
 	var ops []*wire.KeyOp
 	for range 1 + p.sim.rng.IntN(3) {
 		ops = append(ops, p.keyOp(keyNames[p.sim.rng.IntN(len(keyNames))]))
+	}
+	if p.remote == nil && p.crashPoint == crashBetweenWrites {
+		ops[0].Value = slices.Concat(ops[0].Value, make([]byte, 130<<10)) // it does not share a batch with the writes of other groups
 	}
 	p.writing = true
 	p.submit(writeCommand(ops...), false, func(r *wire.Reply) {

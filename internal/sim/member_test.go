@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
@@ -72,6 +71,9 @@ type process struct {
 	hosted         hostedGroups // in the default group: the further ones
 	following      bool         // in a further group: what it follows is being submitted
 	followed       []followed   // changes of sets of shards that the workers have not seen yet
+	pace           core.Pace
+	ticking        uint64 // how often the time between two ticks has changed
+	agreed         agreed // to be quiet
 }
 
 // hostProcess is what a process has once, for all groups.
@@ -85,6 +87,7 @@ type hostProcess struct {
 	crashPoint  crashPoint
 	writes      []diskWrite // of all groups, that the disk has not begun
 	writing     bool
+	lostDisk    *vfs.MemFS // the disk as the crash leaves it, if that was before now
 }
 
 // crashPoint is a place in the loop at which the process is to crash.
@@ -96,6 +99,11 @@ const (
 	crashBeforeWrite             // messages are sent and the write has not begun
 	crashAfterWrite              // the write is durable and not reported
 	crashWhileStaging            // a snapshot is half staged
+
+	// In worlds with several groups.
+	crashInWrite       // the first batch is written, and not synced
+	crashBetweenWrites // the first batch is durable, and another one has not begun
+	crashAtReport      // the groups act on the report of a write at once, and the disk is lost as it was then
 )
 
 func newSimMember(sim *simulation, n int) *simMember {
@@ -109,7 +117,7 @@ func newSimMember(sim *simulation, n int) *simMember {
 func (m *simMember) id() uint64 { return uint64(m.n + 1) }
 
 func (m *simMember) openDisk() (*storage.Store, *raftlog.Log) {
-	store, err := storage.Open(storage.Options{FS: errorfs.Wrap(m.disk, m.diskFault), Inline: true, MemTableSize: 64 << 10})
+	store, err := storage.Open(storage.Options{FS: newFaultyFS(m.disk, m.diskFault), Inline: true, MemTableSize: 64 << 10})
 	if err != nil {
 		m.sim.fail("member %d: open the disk: %v", m.n, err)
 	}
@@ -232,7 +240,9 @@ func (m *simMember) crash(why string) {
 	m.process = nil
 	m.sim.endReplicas(m.n)
 	old := m.disk
-	m.disk = m.diskAfterCrash(old)
+	if m.disk = proc.lostDisk; m.disk == nil {
+		m.disk = m.diskAfterCrash(old)
+	}
 	m.diskFault = &diskFault{} // the next process has a disk without faults
 	_ = proc.store.Close()     // the old disk, which is not used any more
 	proc.program.terminate()
@@ -301,16 +311,29 @@ func (proc *process) post(run func(*core.Core)) {
 func (proc *process) tick() {
 	proc.core.Tick()
 	proc.serving.renewClients()
-	proc.step()
+	before := proc.ticking
+	if !proc.pace.Skips(proc.core) {
+		proc.step()
+	}
 	if proc.of != nil {
 		proc.follow()
 	} else {
 		proc.reach()
 	}
 	proc.checkAdmitted()
-	if proc.process == proc {
-		proc.after(proc.simulatedTime(tick), proc.tick)
+	if proc.process == proc && proc.ticking == before {
+		proc.tickLater()
 	}
+}
+
+// tickLater schedules the next tick, unless the time until then changes.
+func (proc *process) tickLater() {
+	of := proc.ticking
+	proc.after(time.Duration(proc.pace.Ticks())*proc.simulatedTime(tick), func() {
+		if proc.ticking == of {
+			proc.tick()
+		}
+	})
 }
 
 // pause stops the process for d, as a stopped virtual machine or a long garbage
@@ -354,6 +377,10 @@ func (proc *process) step() {
 	out.Deliver(driver{proc})
 	proc.serving.deliver()
 	proc.settleLater()
+	proc.keepPace()
+	if proc.core.Status().Applied > before {
+		proc.followQuiet()
+	}
 	if n := proc.core.Status().Applied - before; n > 0 && proc.sim.faults.slowApply && !proc.sim.draining {
 		proc.pausedUntil = max(proc.pausedUntil, proc.sim.now+proc.sim.applyDelay(n))
 	}

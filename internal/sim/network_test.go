@@ -26,6 +26,12 @@ func (sim *simulation) deliver(from, to int, arrive func(*process)) bool {
 	if sim.network.cut[from][to] || !sim.members[to].isUp() {
 		return false
 	}
+	connection, number := sim.connection(from, to), 0
+	if connection != nil {
+		if number = connection.number; !connection.carries() {
+			return false
+		}
+	}
 	if sim.chance(sim.network.loss) {
 		return true
 	}
@@ -35,9 +41,13 @@ func (sim *simulation) deliver(from, to int, arrive func(*process)) bool {
 	}
 	for range copies {
 		stall := max(0, sim.network.stalledUntil[from][to]-sim.now)
-		sim.schedule(stall+sim.between(sim.network.minDelay, sim.network.maxDelay), func() {
+		delay := stall + sim.between(sim.network.minDelay, sim.network.maxDelay)
+		if connection != nil && (sim.draining || !sim.faults.reorders) {
+			delay = connection.inOrder(sim, to, delay)
+		}
+		sim.schedule(delay, func() {
 			switch proc := sim.members[to].process; {
-			case proc == nil:
+			case proc == nil || connection != nil && connection.number != number:
 			case proc.isMember(from):
 				arrive(proc)
 			}

@@ -107,7 +107,7 @@ func (p *program) registration() ([]byte, *simCall) {
 	p.attempt++
 	attempt, tokens := p.attempt, p.tokens
 	command := &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
-		Member: p.id(), Boot: p.boot, Attempt: attempt, Ttl: int64(incarnationTTL),
+		Member: p.id(), Boot: p.boot, Attempt: attempt, Ttl: int64(p.sim.registrationTTL()),
 		Tokens: tokens[:len(tokens)-1], NextToken: tokens[len(tokens)-1], FeatureLevel: wire.FeatureLevel,
 	}}}
 	if p.sim.faults.joins {
@@ -153,6 +153,10 @@ func (p *program) act() {
 		p.renew() // as in production, where renewals go on while a client registers again
 	}
 	if !p.registered || p.leaving || p.sim.programsStopped {
+		return
+	}
+	if p.rests() {
+		p.beginRest()
 		return
 	}
 	p.renew()

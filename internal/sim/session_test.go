@@ -58,7 +58,7 @@ func (s *simSession) markLost() {
 
 // openSession opens the session with a TTL, with random properties.
 func (p *program) openSession() {
-	s := &simSession{program: p, id: p.sim.newID(), incarnation: p.incarnation, ttl: p.sim.between(1500*time.Millisecond, longestTTL)}
+	s := &simSession{program: p, id: p.sim.newID(), incarnation: p.incarnation, ttl: p.sim.sessionTTL()}
 	if !s.addTask() {
 		s.addHandles()
 	}

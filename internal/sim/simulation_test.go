@@ -67,6 +67,8 @@ type simulation struct {
 	earlyDeaths                      int // reports of deaths that came too soon after a renewal
 	tenures, recalls, local, refills int // see summary
 	remote                           remoteCounts
+	rest                             rest
+	quiet                            quietMessages
 	list                             *fact.Directory // of further groups, as the default one had it last
 	deleted                          bool            // a further group that the default one has dropped
 	forgotten                        int             // processes that have forgotten a further group, and are refused
@@ -83,7 +85,7 @@ type world struct {
 	sequence        uint64
 	executed        int
 	network         network
-	disks           struct{ slow bool }
+	disks           disks
 	draining        bool                // programs finish what they hold
 	programsStopped bool                // and then renew nothing
 	script          func(*program)      // replaces what programs do
@@ -91,6 +93,8 @@ type world struct {
 	further         []*simulation       // the further groups that there have ever been, by number
 	plans           []*groupPlan        // of operators who create and delete them
 	deletedFences   uint64              // the largest that a deleted one has granted
+	rests           bool                // the further groups are quiet at times
+	connections     hostConnections
 	traceHash       interface {
 		Write([]byte) (int, error)
 		Sum64() uint64

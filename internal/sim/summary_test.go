@@ -37,6 +37,7 @@ func (s *summary) add(sim *simulation) *summary {
 		s.groups.add(g)
 	}
 	s.groups.forgotten += sim.forgotten
+	s.groups.disks.add(sim.disks.counts)
 	return s
 }
 
