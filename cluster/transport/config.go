@@ -38,7 +38,7 @@ type Identity struct {
 // for one member PeerConnected, Frame and PeerLost are sequential.
 type Handler interface {
 	// Frame handles one frame. While it blocks, the member's connection is not
-	// read.
+	// read, so it must not wait for one group.
 	Frame(from uint64, f *wire.Frame)
 	// PeerConnected reports that the member has connected, and the address and
 	// name that it advertises. It is repeated when the member reconnects.
@@ -134,8 +134,8 @@ type Config struct {
 // Limits bounds memory and goroutines. Zero fields take the default.
 type Limits struct {
 	Frame       int // bytes of one frame. Default 4 MiB
-	QueueFrames int // frames queued for one peer, besides 64 frames for each group. Default 4096
-	QueueBytes  int // their bytes, besides 64 KiB for each group. Default 16 MiB
+	QueueFrames int // frames queued for one peer, besides 64 frames for each group, which gets half of them alone. Default 8192
+	QueueBytes  int // their bytes, besides 64 KiB for each group, which gets half of them alone. Default 32 MiB
 	Handshakes  int // inbound handshakes in progress. Default 64
 	Strangers   int // inbound connections of proven processes that are no members. Default 128
 	Connections int // inbound connections of members in total. Default 1024
@@ -199,8 +199,8 @@ func setDefault[T int | time.Duration](v *T, d T) {
 // complete sets the defaults.
 func (l *Limits) complete() {
 	setDefault(&l.Frame, wire.MaxFrame)
-	setDefault(&l.QueueFrames, 4096)
-	setDefault(&l.QueueBytes, 16<<20)
+	setDefault(&l.QueueFrames, 8192)
+	setDefault(&l.QueueBytes, 32<<20)
 	setDefault(&l.Handshakes, 64)
 	setDefault(&l.Strangers, 128)
 	setDefault(&l.Connections, 1024)

@@ -4,11 +4,12 @@ package queue
 import "sync"
 
 // Queue is a bounded queue between callers that must not block and one writer. It has flows, which take
-// turns: what one flow has queued delays no other one for long. The items of a flow are written in their order, and those that are
-// bulk behind the others. Bulk may fill half of the queue. Items count
+// turns: what one flow has queued delays no other one for long, and in a fair queue leaves room for the others. The items of a flow are written
+// in their order, and those that are bulk behind the others. Bulk may fill half of the queue. Items count
 // against the bounds until they are written, so that the bounds, with what is reserved for each flow, are those of the memory in use.
 type Queue[T any] struct {
 	maxItems, maxBytes int
+	fair               bool // see NewFair
 	reserved           reserve
 	Ready              chan struct{} // holds a token while items are queued
 
@@ -52,10 +53,12 @@ func New[T any](maxItems, maxBytes int) *Queue[T] {
 	return &Queue[T]{maxItems: maxItems, maxBytes: maxBytes, Ready: make(chan struct{}, 1), flows: make(map[uint32]*flow[T])}
 }
 
-// NewFair is New, but each flow may have so many items and bytes in the queue also when others have filled it, and half as much of bulk.
+// NewFair is New, but each flow may have as much of the queue as is free for every other one (Choudhury and Hahne, Dynamic Queue Length
+// Thresholds): half of it, if the others have nothing there, and n flows with much to send have an equal part each and leave one more.
+// Besides, each flow may have so many items and bytes in the queue also when others have filled it, and half as much of bulk.
 func NewFair[T any](maxItems, maxBytes, items, bytes int) *Queue[T] {
 	q := New[T](maxItems, maxBytes)
-	q.reserved = reserve{items, bytes}
+	q.fair, q.reserved = true, reserve{items, bytes}
 	return q
 }
 
@@ -96,7 +99,8 @@ func (q *Queue[T]) put(number uint32, item T, size int) {
 func (q *Queue[T]) PushBulk(number uint32, item T, size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	roomy := q.hasRoomInQueue(size) && q.bulk.within(size, q.maxItems/2, q.maxBytes/2)
+	_, bulk := q.has(number)
+	roomy := q.hasRoomInQueue(number, size) && q.admits(q.bulk, bulk, size, q.maxItems/2, q.maxBytes/2)
 	if !q.accepting || !roomy && !q.hasReserveForBulk(number, size) {
 		return false
 	}
@@ -124,28 +128,37 @@ func (q *Queue[T]) flow(number uint32) *flow[T] {
 	return l
 }
 
-func (q *Queue[T]) hasRoom(number uint32, size int) bool {
-	return q.accepting && (q.hasRoomInQueue(size) || q.hasReserve(number, size))
+// has returns what a flow has queued, bulk included, and its bulk.
+func (q *Queue[T]) has(number uint32) (queued, bulk load) {
+	if l := q.flows[number]; l != nil {
+		queued, bulk = l.queued, l.queuedBulk
+	}
+	return queued, bulk
 }
 
-func (q *Queue[T]) hasRoomInQueue(size int) bool {
-	return load{q.queued.items + q.writing, q.queued.bytes + q.writeBytes}.within(size, q.maxItems, q.maxBytes)
+func (q *Queue[T]) hasRoom(number uint32, size int) bool {
+	return q.accepting && (q.hasRoomInQueue(number, size) || q.hasReserve(number, size))
+}
+
+func (q *Queue[T]) hasRoomInQueue(number uint32, size int) bool {
+	all := load{q.queued.items + q.writing, q.queued.bytes + q.writeBytes}
+	queued, _ := q.has(number)
+	return q.admits(all, queued, size, q.maxItems, q.maxBytes)
+}
+
+// admits reports whether a flow that has a part of all may have another item, within bounds of all.
+func (q *Queue[T]) admits(all, part load, size, items, bytes int) bool {
+	return all.within(size, items, bytes) && (!q.fair || part.within(size, items-all.items, bytes-all.bytes))
 }
 
 func (q *Queue[T]) hasReserve(number uint32, size int) bool {
-	var has load
-	if l := q.flows[number]; l != nil {
-		has = l.queued
-	}
-	return has.within(size, q.reserved.items, q.reserved.bytes)
+	queued, _ := q.has(number)
+	return queued.within(size, q.reserved.items, q.reserved.bytes)
 }
 
 // hasReserveForBulk leaves half of a flow's reserve to what is not bulk.
 func (q *Queue[T]) hasReserveForBulk(number uint32, size int) bool {
-	var bulk load
-	if l := q.flows[number]; l != nil {
-		bulk = l.queuedBulk
-	}
+	_, bulk := q.has(number)
 	return q.hasReserve(number, size) && bulk.within(size, q.reserved.items/2, q.reserved.bytes/2)
 }
 

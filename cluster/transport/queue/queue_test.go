@@ -123,16 +123,18 @@ func TestQueue_FlowsTakeTurns(t *testing.T) {
 	}
 }
 
-// A flow that has filled the queue leaves the others what is reserved for them.
+// pushes pushes items of a flow until one is refused, and returns how many are accepted.
+func pushes(push func(uint32, int, int) bool, number uint32, size int) (n int) {
+	for push(number, 1, size) {
+		n++
+	}
+	return n
+}
+
+// A flow that takes all that it gets leaves the others as much, large items included, and then what is reserved for them.
 func TestQueue_Reserved(t *testing.T) {
 	q := NewFair[int](10, 1000, 2, 100)
 	q.Reset(true)
-	accepted := func(number uint32, size int, push func(uint32, int, int) bool) (n int) {
-		for push(number, 1, size) {
-			n++
-		}
-		return n
-	}
 	for _, c := range []struct {
 		name   string
 		number uint32
@@ -140,19 +142,55 @@ func TestQueue_Reserved(t *testing.T) {
 		push   func(uint32, int, int) bool
 		want   int
 	}{
-		{"fills the queue by items", 1, 10, q.Push, 10},
-		{"by its items", 2, 10, q.Push, 2},
-		{"by its bytes", 3, 60, q.Push, 1},
-		{"bulk", 4, 10, q.PushBulk, 1},
-		{"behind bulk", 4, 10, q.Push, 1},
-		{"larger than what is reserved", 5, 101, q.Push, 0},
+		{"half of the queue", 1, 10, q.Push, 5},
+		{"large, by bytes", 2, 300, q.Push, 2},
+		{"bulk of a third flow", 3, 10, q.PushBulk, 2},
+		{"one more", 4, 10, q.Push, 2},
+		{"and with what is reserved, by items", 5, 10, q.Push, 2},
+		{"by bytes", 6, 60, q.Push, 1},
+		{"bulk", 7, 10, q.PushBulk, 1},
+		{"behind bulk", 7, 10, q.Push, 1},
+		{"larger than what is reserved", 8, 101, q.Push, 0},
 	} {
-		if n := accepted(c.number, c.size, c.push); n != c.want {
+		if n := pushes(c.push, c.number, c.size); n != c.want {
 			t.Errorf("%s: %d are accepted, want %d", c.name, n, c.want)
 		}
 	}
 	q.Take(1 << 20)
-	if accepted(1, 10, q.Push) != 2 { // what is being written counts against the bounds of the queue
+	if pushes(q.Push, 1, 10) != 2 { // what is being written counts against the bounds of the queue
 		t.Error("the reserve of a flow is not free while what it had is being written")
 	}
 }
+
+// A flow with large items gets its turn although two others queue all that they can, and each bulk as well.
+func TestQueue_LargeItemsBesideGreedyFlows(t *testing.T) {
+	const frame, queue = 1 << 20, 32 << 20
+	q := NewFair[int](8192, queue, 64, 64<<10)
+	q.Reset(true)
+	sent := 0
+	for range 200 {
+		for _, greedy := range []uint32{1, 2} {
+			pushes(q.Push, greedy, frame)
+			pushes(q.PushBulk, greedy, frame)
+		}
+		if !q.PushBulk(3, 30, frame/2) || !q.Push(3, 3, frame) {
+			t.Fatal("refused while others have filled the queue")
+		}
+		for len(q.Ready) > 0 && q.hasAny(3) {
+			<-q.Ready
+			for _, i := range q.Take(write) {
+				if i == 3 {
+					sent++
+				}
+			}
+			if q.Written() > 4*frame {
+				t.Fatal("the other flows have more than a turn each")
+			}
+		}
+	}
+	if sent != 200 {
+		t.Errorf("%d of 200 are sent", sent)
+	}
+}
+
+func (q *Queue[T]) hasAny(number uint32) bool { queued, _ := q.has(number); return queued.items > 0 }
