@@ -144,7 +144,7 @@ func (h *hosted) abandon() bool {
 // frame receives a frame, on the peer's reader.
 func (h *hosted) frame(from uint64, f *wire.Frame) {
 	if body := f.GetCrashEvidence(); body != nil {
-		h.replica.Enqueue(func(*core.Core) { h.crashes.receive(from, body) }, replica.IsLarge(f))
+		h.replica.Enqueue(from, func(*core.Core) { h.crashes.receive(from, body) }, replica.FrameBytes(f))
 		return
 	}
 	h.replica.Frame(from, f)

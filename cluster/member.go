@@ -103,6 +103,7 @@ type Member struct {
 	replica   *replica.Replica
 	groups    *Groups
 	snapshots replica.SnapshotTurns
+	received  replica.ReceivedBytes
 
 	connections *connections
 	leaders     *leaderSpread

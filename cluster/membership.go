@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"log/slog"
 	"slices"
+	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -18,13 +19,16 @@ import (
 
 // membership applies who is a member, by this member's log or provisionally, to what else there is of the others: the
 // table of the members, the connections, removals, and what is reported of roles. It is owned by the replica's loop, but
-// for endorsed, which has the loop do the rest.
+// for endorsed and vouched, which have the loop do the rest.
 type membership struct {
 	membershipConfig
 	roles       roles
 	deaths      deaths
 	provisional *provisional.Members
 	core        *core.Core // set before the loop starts
+
+	mu     sync.Mutex
+	stated map[uint64]*wire.Membership // guarded by mu; by member, its last statement that the loop has not received
 }
 
 // membershipConfig is what membership needs of its member. What is in it may be used on any goroutine.
@@ -38,6 +42,7 @@ type membershipConfig struct {
 	status      func() *replica.Status
 	forget      func(member uint64) // has the replica forget what a removed member has acknowledged
 	queue       chan<- func(*core.Core)
+	post        func(run func(*core.Core))
 	routine     func(name string, run func())
 	log         *slog.Logger
 }

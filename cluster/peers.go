@@ -116,9 +116,9 @@ func (m *Member) assemble() {
 		mark:    func() error { return m.identity.Save(func(r *wire.Identity) { r.Removed = true }) },
 		routine: m.routine, fail: m.fail, done: m.done, stopped: m.stopped,
 	})
-	m.membership = &membership{provisional: provisional.New(m.identity.Member), membershipConfig: membershipConfig{
+	m.membership = &membership{provisional: provisional.New(m.identity.Member), stated: make(map[uint64]*wire.Membership), membershipConfig: membershipConfig{
 		identity: m.identity, meta: m.meta, roster: m.roster, connections: m.connections, removals: m.removals, send: m.port.Send,
-		status: m.replica.Status, forget: m.forget, queue: m.replica.Queue(), routine: m.routine, log: m.log,
+		status: m.replica.Status, forget: m.forget, queue: m.replica.Queue(), post: m.replica.Post, routine: m.routine, log: m.log,
 	}}
 	m.newcomers = &newcomers{
 		identity: m.identity, meta: m.meta, group: m.replica, roster: m.roster, awaitMembership: m.removals.await,

@@ -16,7 +16,7 @@ import (
 )
 
 // The members that this one accepts although its log does not show them yet (cluster/provisional). All of this runs on
-// the loop's goroutine, but for endorsed and what it asks.
+// the loop's goroutine, but for vouched, and endorsed and what it asks.
 
 // logOf returns what this member's log shows, with that configuration.
 func (m *membership) logOf(conf *raftpb.ConfState) provisional.Log {
@@ -51,6 +51,25 @@ func (m *membership) sendMembership(peer uint64) {
 		})
 	}
 	m.send(peer, &wire.Frame{Body: &wire.Frame_Membership{Membership: body}})
+}
+
+// vouched receives a frame of sendMembership, on the peer's reader. A peer sends one over each connection, and never again: so it is not dropped
+// as other frames are while the loop is behind. Of those that wait the last has all that the others have.
+func (m *membership) vouched(from uint64, body *wire.Membership) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stated[from] == nil {
+		m.post(func(*core.Core) { m.receiveStated(from) })
+	}
+	m.stated[from] = body
+}
+
+func (m *membership) receiveStated(from uint64) {
+	m.mu.Lock()
+	body := m.stated[from]
+	delete(m.stated, from)
+	m.mu.Unlock()
+	m.receiveMembership(from, body)
 }
 
 // receiveMembership accepts the members for which a peer vouches.

@@ -22,7 +22,7 @@ func (m *Member) replicaConfig() replica.Config {
 	return replica.Config{
 		Log: m.raftLog, Acknowledged: m.roster.Snapshot().Peers, Member: m.identity.Member, Incarnation: m.identity.Incarnation,
 		Group: m.cfg.Group, Dir: m.cfg.Dir, Cluster: m.identity.Cluster, Heartbeat: m.cfg.Heartbeat, Election: m.cfg.Election, Logger: m.log,
-		MaxCalls: m.cfg.MaxCalls, MaxCallBytes: m.cfg.MaxCallBytes, KeepEntries: cmp.Or(m.seams.KeepEntries, m.cfg.keepEntries()), Effects: m.seams.Effects,
+		MaxCalls: m.cfg.MaxCalls, MaxCallBytes: m.cfg.MaxCallBytes, Received: &m.received, KeepEntries: cmp.Or(m.seams.KeepEntries, m.cfg.keepEntries()), Effects: m.seams.Effects,
 		LoadMachine: m.cfg.LoadMachine, Commands: m.cfg.Commands, Callbacks: m.callbacks(), Host: &host{Member: m},
 		Lifetime: m.lifetime, Done: m.done, Stopped: m.stopped, Fail: m.fail, Routine: m.routine,
 		DiskFailed: m.store.Failed(), DiskError: m.store.Err, MayRemove: m.mayRemove, Snapshots: &m.snapshots,
@@ -195,7 +195,7 @@ func (m *Member) Frame(from uint64, f *wire.Frame) {
 		return
 	}
 	if body := f.GetCrashEvidence(); body != nil {
-		m.replica.Enqueue(func(*core.Core) { m.crashes.receive(from, body) }, replica.IsLarge(f))
+		m.replica.Enqueue(from, func(*core.Core) { m.crashes.receive(from, body) }, replica.FrameBytes(f))
 		return
 	}
 	if body := f.GetReach(); body != nil {
@@ -203,7 +203,7 @@ func (m *Member) Frame(from uint64, f *wire.Frame) {
 		return
 	}
 	if body := f.GetMembership(); body != nil {
-		m.replica.Enqueue(func(*core.Core) { m.membership.receiveMembership(from, body) }, replica.IsLarge(f))
+		m.membership.vouched(from, body)
 		return
 	}
 	m.replica.Frame(from, f)

@@ -35,7 +35,7 @@ type raftNode struct {
 const (
 	maxMessageSize   = 1 << 20
 	maxInflight      = 256
-	maxInflightBytes = 8 << 20 // what the port queues for a peer is larger
+	maxInflightBytes = 8 << 20 // the port queues more for a peer, and the peer keeps more, of one group
 	maxUncommitted   = 64 << 20
 )
 

@@ -17,7 +17,7 @@ func TestAcknowledged_IndexOfDigestIsBounded(t *testing.T) {
 	r.Acknowledged.Connected(core.Process{Member: peer, Boot: 1, Incarnation: wire.ID{1}})
 	r.Frame(peer, &wire.Frame{Body: &wire.Frame_Digest{Digest: &wire.Digest{Index: 1 << 40}}})
 	committed := make(chan uint64, 1)
-	r.inbound <- func(c *core.Core) { committed <- c.Status().Commit } // after the digest
+	r.Enqueue(peer, func(c *core.Core) { committed <- c.Status().Commit }, 1) // after the digest
 	var index uint64
 	select {
 	case index = <-committed:

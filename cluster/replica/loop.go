@@ -35,7 +35,11 @@ func (r *Replica) loop() {
 				r.pulse.pass()
 				continue
 			}
-		case event := <-r.inbound:
+		case <-r.received.ready:
+			if !r.drain() {
+				continue // handled before, with what woke the loop then
+			}
+		case event := <-r.queue:
 			event(r.core)
 			r.drain()
 		case <-r.mailbox.Ready():
@@ -103,24 +107,52 @@ func (r *Replica) tick() {
 	}
 }
 
-// drain passes on all messages received so far, so that they share one Ready and one
-// write to the disk.
-func (r *Replica) drain() {
-	for range cap(r.inbound) {
+// What one drain handles of other members, in frames and in bytes: between two the loop serves its ticks and callers.
+const (
+	drainFrames = 256
+	drainBytes  = 1 << 20
+)
+
+// drain passes on what has been received so far, so that it shares one Ready and one write to the disk. It reports whether there was
+// anything.
+func (r *Replica) drain() (some bool) {
+	some = r.drainReceived()
+	for range cap(r.queue) {
 		select {
-		case event := <-r.inbound:
+		case event := <-r.queue:
 			event(r.core)
+			some = true
 		default:
-			return
+			return some
+		}
+	}
+	return some
+}
+
+// drainReceived is drain for what other members have sent, also meanwhile.
+func (r *Replica) drainReceived() (some bool) {
+	for frames, bytes := 0, 0; ; {
+		var left bool
+		if r.taken, left = r.received.take(r.taken[:0], drainFrames-frames, drainBytes-bytes); len(r.taken) == 0 {
+			if left {
+				r.received.ready.Set()
+			}
+			return some
+		}
+		for i, e := range r.taken {
+			r.taken[i] = receivedEvent{}
+			frames, bytes, some = frames+1, bytes+e.bytes, true
+			e.run(r.core)
 		}
 	}
 }
 
-func (r *Replica) raftEvent(from uint64, body []byte) func(*core.Core) {
+// raftEvent returns what the loop is to do with a message of raft, and the memory of its entries.
+func (r *Replica) raftEvent(from uint64, body []byte) (event func(*core.Core), bytes int) {
 	message := new(raftpb.Message)
 	if err := proto.Unmarshal(body, message); err != nil {
 		r.log.Warn("malformed raft message", "from", wire.MemberID(from), "error", err)
-		return nil
+		return nil, 0
 	}
 	process := r.Acknowledged.process(from)
 	return func(c *core.Core) {
@@ -132,16 +164,18 @@ func (r *Replica) raftEvent(from uint64, body []byte) func(*core.Core) {
 		default:
 			r.log.Warn("raft message refused", "from", wire.MemberID(from), "error", err)
 		}
-	}
+	}, entryOverhead * len(message.GetEntries())
 }
 
-// Frame receives a frame of another member, on the goroutine that reads from it. It blocks while the queue of
-// the loop is full.
+// Frame receives a frame of another member, on the goroutine that reads from it. It never blocks: see Enqueue.
 func (r *Replica) Frame(from uint64, f *wire.Frame) {
 	var event func(*core.Core)
+	bytes := FrameBytes(f)
 	switch body := f.GetBody().(type) {
 	case *wire.Frame_Raft:
-		event = r.raftEvent(from, body.Raft)
+		var entries int
+		event, entries = r.raftEvent(from, body.Raft)
+		bytes += entries
 	case *wire.Frame_Submission:
 		event = func(c *core.Core) {
 			if err := c.ReceiveSubmission(from, body.Submission); err != nil {
@@ -162,7 +196,7 @@ func (r *Replica) Frame(from uint64, f *wire.Frame) {
 		}
 	}
 	if event != nil {
-		r.Enqueue(event, IsLarge(f))
+		r.Enqueue(from, event, bytes)
 	}
 }
 
@@ -172,46 +206,17 @@ func (r *Replica) Snapshot(from uint64, received *transport.SnapshotReader) erro
 	return r.receiver.receive(from, received)
 }
 
-// largeFrame is the size, in bytes, from which on a frame of a member is large.
-const largeFrame = 256 << 10
-
-// IsLarge reports whether a frame takes much memory.
-func IsLarge(f *wire.Frame) bool {
-	n := len(f.GetRaft())
-	for _, c := range f.GetSubmission().GetCalls() {
-		n += len(c.GetCommand())
-	}
-	const entry = 256 // bytes, of a call, of a member that is vouched for, or of a process
-	lists := max(len(f.GetSubmission().GetCalls()), len(f.GetMembership().GetMembers()), len(f.GetCrashEvidence().GetProcesses()))
-	return n+entry*lists >= largeFrame
-}
-
-// Enqueue queues an event of a member for the loop, and blocks while the queue is full. Of the
-// large ones each member has one in the queue, so that it bounds the memory as well: Enqueue blocks
-// until the loop has run the event.
-func (r *Replica) Enqueue(event func(*core.Core), large bool) {
-	var handled chan struct{}
-	if large {
-		small := event
-		handled = make(chan struct{})
-		event = func(c *core.Core) { small(c); close(handled) }
-	}
-	select {
-	case r.inbound <- event:
-	case <-r.cfg.Lifetime.Done():
-		return
-	}
-	if large {
-		select {
-		case <-handled:
-		case <-r.cfg.Lifetime.Done():
-		}
+// Enqueue queues an event of a member for the loop, which takes that many bytes of memory. It never blocks: while too many bytes of the member
+// wait for the loop, the event is dropped. Its sender must send again.
+func (r *Replica) Enqueue(from uint64, event func(*core.Core), bytes int) {
+	if _, first := r.received.put(from, event, bytes); first {
+		r.log.Warn("messages of a member dropped: the group is behind", "from", wire.MemberID(from))
 	}
 }
 
 // PeerLost reports that the connection from a member was lost, on the goroutine that has read from it. The loop handles it
 // behind the frames that came over the connection, within the time that those take: a heartbeat of a leader that has
-// crashed must not restore it. It blocks while the queue of the loop is full.
+// crashed must not restore it. It never blocks, and is never dropped: there is one for each connection.
 func (r *Replica) PeerLost(member uint64) {
-	r.Enqueue(func(c *core.Core) { c.PeerDisconnected(member) }, false)
+	r.received.put(member, func(c *core.Core) { c.PeerDisconnected(member) }, 0)
 }

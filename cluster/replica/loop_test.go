@@ -44,7 +44,7 @@ func TestLoop_ServesMembersBetweenReads(t *testing.T) {
 		all.Go(func() {
 			p := &pendingRead{done: make(chan error, 1), run: func(Machine) {
 				if ran++; ran == 1 {
-					r.inbound <- func(*core.Core) { served <- ran }
+					r.Enqueue(7, func(*core.Core) { served <- ran }, 1)
 				}
 				for began := time.Now(); time.Since(began) < time.Millisecond; { // a query that computes
 				}

@@ -9,7 +9,7 @@ import (
 
 // An event that the loop does not run is lost once, also one that is posted after its end.
 func TestPost_Lost(t *testing.T) {
-	r := &Replica{Requests: Requests{mailbox: wait.NewMailbox[event]()}}
+	r := &Replica{received: newReceived(new(ReceivedBytes)), Requests: Requests{mailbox: wait.NewMailbox[event]()}}
 	lost := 0
 	e := event{run: func(*core.Core) { t.Error("run after the end") }, lost: func() { lost++ }}
 	r.post(e)

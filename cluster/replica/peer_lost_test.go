@@ -58,7 +58,7 @@ func TestPeerLost_AfterFramesOfItsConnection(t *testing.T) {
 	cfg.Lifetime = t.Context()
 	r := &Replica{
 		Requests: Requests{mailbox: wait.NewMailbox[event]()}, Acknowledged: new(Acknowledged),
-		cfg: cfg, log: cfg.Logger, core: follower(t), inbound: make(chan func(*core.Core), 256),
+		cfg: cfg, log: cfg.Logger, core: follower(t), received: newReceived(new(ReceivedBytes)),
 	}
 	body, err := proto.Marshal(heartbeat())
 	if err != nil {

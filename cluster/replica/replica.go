@@ -58,6 +58,7 @@ type Config struct {
 	MaxCalls     int // pending calls of this process; urgent ones are not refused for it
 
 	MaxCallBytes int                 // of the pending calls' commands
+	Received     *ReceivedBytes      // of all replicas of this process
 	KeepEntries  uint64              // applied entries kept in the log; 0: a default
 	Effects      func(*core.Effects) // runs on the loop before effects are carried out, and may drop or repeat messages; nil: ignored
 
@@ -173,6 +174,7 @@ type Replica struct {
 	yielding  yielding
 	ended     bool // the loop has ended in order, between two events
 	fetched   []event
+	taken     []receivedEvent
 	effects   core.Effects
 	ticks     uint64
 	pace      core.Pace
@@ -180,11 +182,12 @@ type Replica struct {
 	snapshots snapshotSender
 	share     share
 
-	metrics Metrics
-	inbound chan func(*core.Core) // from peers; their readers block while it is full
-	status  atomic.Pointer[Status]
-	pulse   pulse
-	raising atomic.Bool // the feature level
+	metrics  Metrics
+	received *received             // from peers
+	queue    chan func(*core.Core) // from clients, which have one event in it each; their readers block while it is full
+	status   atomic.Pointer[Status]
+	pulse    pulse
+	raising  atomic.Bool // the feature level
 
 	// Leadership is set when the leader changes, and when this process is registered.
 	Leadership wait.Signal
@@ -196,7 +199,7 @@ func New(cfg Config) *Replica {
 		cfg.Snapshots = new(SnapshotTurns)
 	}
 	r := &Replica{
-		cfg: cfg, log: cfg.Logger, pulse: pulse{began: time.Now()}, inbound: make(chan func(*core.Core), 256),
+		cfg: cfg, log: cfg.Logger, pulse: pulse{began: time.Now()}, received: newReceived(cfg.Received), queue: make(chan func(*core.Core), 256),
 		Acknowledged: new(Acknowledged), Leadership: wait.NewSignal(),
 	}
 	r.Requests = Requests{
@@ -243,6 +246,7 @@ func (r *Replica) Start(peers Peers, clients Clients) {
 // Abandon fails every pending call, wherever the loop left it: in the mailbox, fetched, in undelivered
 // effects, or in the core. The loop has ended.
 func (r *Replica) Abandon() {
+	r.received.close()
 	lose(r.mailbox.Close())
 	lose(r.fetched)
 	if r.core != nil {
@@ -289,8 +293,8 @@ func (r *Replica) readApplied(ctx context.Context) (uint64, error) {
 	return <-applied, nil
 }
 
-// Queue takes what peers and clients have the loop run. Sending blocks while the queue is full.
-func (r *Replica) Queue() chan<- func(*core.Core) { return r.inbound }
+// Queue takes what clients have the loop run. Sending blocks while the queue is full.
+func (r *Replica) Queue() chan<- func(*core.Core) { return r.queue }
 
 // Spend does a piece of work on the loop's goroutine, of which a step of the loop does a bounded share, and IsSpent
 // reports whether the rest waits for the next step.

@@ -32,6 +32,7 @@ func alone() Config {
 	return Config{
 		Member: self, Incarnation: wire.ID{1}, Group: "test", Cluster: func() wire.ID { return wire.ID{2} },
 		Heartbeat: 20 * time.Millisecond, Election: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), MaxCalls: 1000,
+		Received:    new(ReceivedBytes),
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (Machine, error) { return machine.Load(state) },
 		Commands:    machine.Commands{},
 		Callbacks: Callbacks{
