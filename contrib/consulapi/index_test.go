@@ -29,7 +29,11 @@ func TestIndex_CoversTheAnswer(t *testing.T) {
 	}
 	defer writers.Wait()
 	defer stop()
-	for range 300 {
+	rounds := 300
+	if testing.Short() {
+		rounds = 50
+	}
+	for range rounds {
 		for _, path := range []string{"/v1/kv/k0", "/v1/kv/k?recurse"} {
 			got := a.do("GET", path)
 			if got.status == 404 {

@@ -263,6 +263,9 @@ func (a *agent) large(n int) {
 // Clients that do not read their large answers keep no others waiting, small or as large: what has no
 // room is made again once a client that takes nothing is disconnected.
 func TestListing_SlowReaders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("moves tens of megabytes, and TestTxn_SlowReaders has the race detector see the same")
+	}
 	a := serve(t, &consulapi.Options{MaxAnswer: 32 << 20})
 	a.large(30) // 20 MiB as JSON, of 64
 	for range 6 {

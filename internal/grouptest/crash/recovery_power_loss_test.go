@@ -74,6 +74,9 @@ func wantNew(t *testing.T, disk vfs.FS, last conclave.Fence) (isNew bool) {
 // new one's, and the new one's if Recover had returned. Repeating it is possible.
 func TestPowerLoss_Recover(t *testing.T) {
 	for name, kept := range unsyncedKept {
+		if testing.Short() && kept != 0 {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			disk, last, _ := oldGroup(t)
 			b := newRecorder(kept)
