@@ -58,10 +58,13 @@ func (m *membership) sendMembership(peer uint64) {
 func (m *membership) vouched(from uint64, body *wire.Membership) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.stated[from] == nil {
+	before := m.stated[from]
+	if before == nil {
 		m.post(func(*core.Core) { m.receiveStated(from) })
 	}
-	m.stated[from] = body
+	if before.GetIndex() <= body.GetIndex() { // after a restart a peer may have applied less
+		m.stated[from] = body
+	}
 }
 
 func (m *membership) receiveStated(from uint64) {

@@ -142,6 +142,10 @@ func TestCatchUp_SnapshotWaits(t *testing.T) {
 	if cancelled, _ := r.write(seq+1, 10); !slices.Equal(cancelled, []uint64{3}) {
 		t.Errorf("snapshots cancelled to %d", cancelled)
 	}
+	r.SnapshotBegins(4, r.applied)
+	if cancelled, _ := r.write(seq+2, 10); !slices.Equal(cancelled, []uint64{4}) {
+		t.Errorf("the snapshot for a member that is in the configuration no more: cancelled to %d", cancelled)
+	}
 }
 
 // Once the snapshot is installed, the log keeps what the member has not acknowledged.

@@ -55,7 +55,11 @@ func (s *snapshotSending) ConfirmSnapshot(peer, index uint64, done func(error)) 
 	if s.arbitration.agreed < index {
 		s.arbitration.startComparison()
 	}
-	p.unconfirmed = &unconfirmed{index, s.ticks, done}
+	since := s.ticks
+	if u := p.unconfirmed; u != nil && u.done == nil {
+		since = u.since // it has waited long enough for a majority, and the state has moved while others were sent
+	}
+	p.unconfirmed = &unconfirmed{index, since, done}
 }
 
 // SnapshotWaits reports that a snapshot waits until others have been sent. The log does not wait for it meanwhile: that
@@ -66,14 +70,11 @@ func (s *snapshotSending) SnapshotWaits(peer uint64) {
 	}
 }
 
-// SnapshotBegins reports that the state at index is sent now, by one that has waited. It is cancelled if the log
-// has been truncated behind it meanwhile: the peer could not continue.
+// SnapshotBegins reports that the state at index is sent now, by one that has waited. It is cancelled if this member leads no
+// more, the peer was removed, or the log has been truncated behind it meanwhile: the peer could not continue.
 func (s *snapshotSending) SnapshotBegins(peer, index uint64) {
 	p := s.peers.byID[peer]
-	if p == nil || !s.isLeader() {
-		return // it is cancelled
-	}
-	if first, _ := s.log.FirstIndex(); first > index+1 { // in memory: never fails
+	if first, _ := s.log.FirstIndex(); p == nil || !s.isLeader() || first > index+1 { // in memory: never fails
 		s.out.Cancelled = append(s.out.Cancelled, peer)
 		return
 	}

@@ -135,7 +135,8 @@ func (t *truncation) followCatchUps(index uint64) {
 			continue
 		}
 		caughtUp := !m.streaming && m.from >= index
-		if caughtUp || t.ticks > m.progress+patienceElections*t.electionTicks {
+		waits := m.streaming && !m.kept // until other snapshots have been sent
+		if caughtUp || !waits && t.ticks > m.progress+patienceElections*t.electionTicks {
 			p.catchUp = nil
 		}
 	}

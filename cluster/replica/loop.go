@@ -147,7 +147,8 @@ func (r *Replica) drainReceived() (some bool) {
 	}
 }
 
-// raftEvent returns what the loop is to do with a message of raft, and the memory of its entries.
+// raftEvent returns what the loop is to do with a message of raft, and the memory that its parts take besides their bytes, also those
+// that the core refuses.
 func (r *Replica) raftEvent(from uint64, body []byte) (event func(*core.Core), bytes int) {
 	message := new(raftpb.Message)
 	if err := proto.Unmarshal(body, message); err != nil {
@@ -164,7 +165,7 @@ func (r *Replica) raftEvent(from uint64, body []byte) (event func(*core.Core), b
 		default:
 			r.log.Warn("raft message refused", "from", wire.MemberID(from), "error", err)
 		}
-	}, entryOverhead * len(message.GetEntries())
+	}, entryOverhead*len(message.GetEntries()) + callOverhead*len(message.GetResponses()) + snapshotOverhead*proto.Size(message.GetSnapshot())
 }
 
 // Frame receives a frame of another member, on the goroutine that reads from it. It never blocks: see Enqueue.

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -24,6 +26,8 @@ const (
 	frameOverhead = 512
 	entryOverhead = 128
 	callOverhead  = 256
+	// snapshotOverhead is how many times its bytes a snapshot in a message takes, whose configuration is a list of numbers.
+	snapshotOverhead = 8
 )
 
 // ReceivedBytes counts, for each other member, the bytes that the loops of this process have not handled yet. It may be used on any goroutine.
@@ -112,6 +116,9 @@ func (q *received) add(member uint64, e receivedEvent) (queued, alone bool) {
 		return false, false
 	}
 	s := q.sender(member)
+	if e.bytes == 0 && s.lossIsLast() {
+		return true, false // a peer that only connects must not fill the memory
+	}
 	if e.bytes > 0 && !s.admits(e.bytes) {
 		alone, s.behind = !s.behind, true
 		return false, alone
@@ -120,6 +127,11 @@ func (q *received) add(member uint64, e receivedEvent) (queued, alone bool) {
 	s.append(e)
 	q.waiting++
 	return true, q.waiting == 1
+}
+
+// lossIsLast reports whether the last event that waits takes no bytes, as the loss of a connection does: another one changes nothing.
+func (s *sender) lossIsLast() bool {
+	return s.first < len(s.events) && s.events[len(s.events)-1].bytes == 0
 }
 
 // append reuses the room of what has been taken: a queue that is never empty must not grow for it.
@@ -179,11 +191,10 @@ func (q *received) close() {
 	q.closed, q.senders, q.waiting = true, nil, 0
 }
 
-// FrameBytes returns about how much memory a frame takes.
+// FrameBytes returns about how much memory a frame takes, with the fields of a later version that it has.
 func FrameBytes(f *wire.Frame) int {
-	n := frameOverhead + len(f.GetRaft())
-	for _, c := range f.GetSubmission().GetCalls() {
-		n += len(c.GetCommand())
+	if raft, ok := f.GetBody().(*wire.Frame_Raft); ok {
+		return frameOverhead + len(raft.Raft)
 	}
-	return n + callOverhead*(len(f.GetSubmission().GetCalls())+len(f.GetCrashEvidence().GetProcesses()))
+	return frameOverhead + proto.Size(f) + callOverhead*(len(f.GetSubmission().GetCalls())+len(f.GetCrashEvidence().GetProcesses()))
 }

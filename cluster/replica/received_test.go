@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -174,5 +176,27 @@ func TestFrameBytes(t *testing.T) {
 		if got := FrameBytes(row.f); got < row.want || got > 6*row.want {
 			t.Errorf("%s takes %d bytes, want about %d", name, got, row.want)
 		}
+	}
+}
+
+// Fields of a later version are kept with a frame, so they count.
+func TestFrameBytes_UnknownFields(t *testing.T) {
+	digest := new(wire.Digest)
+	digest.ProtoReflect().SetUnknown(append(protowire.AppendTag(nil, 1000, protowire.BytesType), protowire.AppendBytes(nil, make([]byte, 1<<20))...))
+	if n := FrameBytes(&wire.Frame{Body: &wire.Frame_Digest{Digest: digest}}); n < 1<<20 {
+		t.Errorf("a frame of 1 MiB counts %d bytes", n)
+	}
+}
+
+// A peer that connects again and again while a loop stands still has one loss in its queue, behind each frame at most.
+func TestReceived_LossesOfOnePeer(t *testing.T) {
+	q := newReceived(new(ReceivedBytes))
+	for range 3 {
+		q.put(2, func(*core.Core) {}, 0)
+		q.put(2, func(*core.Core) {}, 0)
+		q.put(2, func(*core.Core) {}, 100)
+	}
+	if taken, _ := q.take(nil, 100, 1<<20); len(taken) != 6 {
+		t.Errorf("%d events of 3 frames", len(taken))
 	}
 }
