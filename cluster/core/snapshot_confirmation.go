@@ -55,11 +55,7 @@ func (s *snapshotSending) ConfirmSnapshot(peer, index uint64, done func(error)) 
 	if s.arbitration.agreed < index {
 		s.arbitration.startComparison()
 	}
-	since := s.ticks
-	if u := p.unconfirmed; u != nil && u.done == nil {
-		since = u.since // it has waited long enough for a majority, and the state has moved while others were sent
-	}
-	p.unconfirmed = &unconfirmed{index, since, done}
+	p.unconfirmed = &unconfirmed{index, s.ticks, done}
 }
 
 // SnapshotWaits reports that a snapshot waits until others have been sent. The log does not wait for it meanwhile: that

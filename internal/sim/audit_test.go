@@ -188,6 +188,21 @@ func (a *audit) sessionEnded(c *wire.Command, id wire.ID) {
 			a.delayedUntil[resource{"key", e.Key}] = until
 		}
 	}
+	if c.GetFollowMembers() == nil {
+		return
+	}
+	// It may end several sessions: what one has held is granted to another one that waits, whose end comes next.
+	for _, v := range locksOf(a.m) {
+		if r := (resource{"lock", v.Name}); v.Delay == s.LockDelay && a.waits(id, r) {
+			a.delayedUntil[r] = max(a.delayedUntil[r], until)
+		}
+	}
+}
+
+// waits reports whether a session waited for a lock before the command.
+func (a *audit) waits(session wire.ID, r resource) bool {
+	return slices.ContainsFunc(a.queues[r], func(w waiter) bool { return w.session == session }) ||
+		slices.ContainsFunc(a.waitingSets, func(w *setWaiter) bool { return w.session == session && w.conflicts(r.name, false) })
 }
 
 // sessionUnbound: only a session without a TTL outlives its process.

@@ -205,5 +205,6 @@ func (c *simCall) groupDeleted() {
 		c.op.noEffect = true
 	}
 	c.finish()
+	c.program.process.following = false // what the process had submitted to follow members is refused as well
 	c.program.terminate()
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Further groups that are not used at times, so that they are quiet. In these worlds a process notices when a connection to another one ends or begins,
-// see connection_host_test.go.
+// see host_connection_test.go.
 
 // restingTTL is the TTL of registrations in such a group: shorter than elsewhere, so that the group is quiet several times. Those of sessions are shorter yet:
 // the audit of an entry relies on that, as an incarnation expires with its last session if its own TTL has passed.

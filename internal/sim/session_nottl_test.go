@@ -75,7 +75,11 @@ func (p *program) attach() {
 					p.noTTL = nil
 				}
 			})
-		case wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION, wire.Code_CODE_UNSPECIFIED:
+		case wire.Code_UNKNOWN_INCARNATION: // the registration has expired, and the session goes on without it
+			if p.noTTL == s {
+				p.noTTL = nil
+			}
+		case wire.Code_SESSION_EXPIRED, wire.Code_CODE_UNSPECIFIED:
 			s.lost = true
 		default:
 			p.sim.fail("member %d: attach its session: %v", p.n, r)
