@@ -12,12 +12,12 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-var stateMiB = flag.Int("state", 15, "MiB of state that a member catches up with")
+var stateMiB = flag.Int("state", 9, "MiB of state that a member catches up with")
 
 // A member that was away catches up with a state that takes the link several seconds,
 // while the others write: once by one snapshot if the link is twice as fast as they
 // write. The ratios are those of 150 MiB over 25 MB/s with 3 MiB/s written, and of twice
-// as fast a link; everything is divided by 10, the retention of the log more. -state 150
+// as fast a link; everything is divided by some 16, the retention of the log more. -state 150
 // runs it in full.
 func TestCatchUp_UnderLoad(t *testing.T) {
 	if testing.Short() {

@@ -285,14 +285,17 @@ func TestClient_SlowNetwork(t *testing.T) {
 		for i := range outsider {
 			g.Net.Throttle(outsider, i, 500<<10)
 		}
-		written := make(chan error)
-		for i := range 40 {
+		written, writers := make(chan error), 40
+		if testing.Short() {
+			writers = 16
+		}
+		for i := range writers {
 			go func() {
 				_, err := c.KV().Put(grouptest.Within(g.T, 5*time.Minute), fmt.Sprint("k/", i), make([]byte, 500<<10))
 				written <- err
 			}()
 		}
-		for range 40 {
+		for range writers {
 			grouptest.Must(g.T, <-written)
 		}
 		if n := dials.Load() - before; n > 0 {

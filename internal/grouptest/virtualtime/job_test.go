@@ -262,7 +262,7 @@ func TestJob_EveryWithKills(t *testing.T) {
 			s.sweep(i)
 		}
 		for at := range s.reached {
-			if at.number >= 100 {
+			if at.number >= 70 {
 				break
 			}
 			if at.number%3 == 0 {
@@ -322,6 +322,7 @@ func TestJob_EveryIsInTime(t *testing.T) {
 
 // A process dies in its run: the next one comes when its session has ended, and not before its period.
 func TestJob_EveryHolderKilled(t *testing.T) {
+	skipIfShort(t)
 	for name, every := range map[string]time.Duration{"short period": time.Second, "long period": 5 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			grouptest.InBubble(t, 3, func(g *grouptest.Group) {

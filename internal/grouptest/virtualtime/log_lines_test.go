@@ -36,6 +36,7 @@ var memberAttr = regexp.MustCompile(` (member|leader|by|from|to)=[0-9a-f]{16}(.*
 
 // Each line that has a member's ID has its name, also of a member that is new, has crashed or is removed.
 func TestLog_NamesMembers(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	option, all := journals(4)
 	grouptest.InBubble(t, 4, func(g *grouptest.Group) {

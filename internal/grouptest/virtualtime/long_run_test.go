@@ -45,7 +45,7 @@ const (
 // do not grow. It measures memory, so that no other test may run beside it.
 func TestLongRun(t *testing.T) {
 	skipIfShort(t)
-	hours := 24
+	hours := 16
 	if *long {
 		hours = 100
 	}

@@ -20,10 +20,13 @@ const (
 
 var long = flag.Bool("long", false, "repeat more, as .ci/run does, and run a group for more hours")
 
-// often is how often a test repeats something: without -long a part of it.
+// often is how often a test repeats something: without -long a part of it, and less under the race detector.
 func often(all int) int {
-	if *long {
+	switch {
+	case *long:
 		return all
+	case testing.Short():
+		return all / 6
 	}
 	return all * 2 / 5
 }

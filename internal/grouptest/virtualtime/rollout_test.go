@@ -12,6 +12,7 @@ import (
 // under a new identity and at a new address, then an old one leaves. Three rollouts replace
 // every member three times, and a lock is used all the time.
 func TestRollout_DeploymentWithEmptyDisks(t *testing.T) {
+	skipIfShort(t)
 	const replicas, rollouts = 3, 3
 	inPods(t, replicas*(rollouts+1), replicas, func(p *pods) {
 		p.form(0, 1, 2)
