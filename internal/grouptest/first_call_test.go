@@ -41,6 +41,8 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelReserve":    {"reservation that would close a cycle": firstIsNotReserved},
 	"LevelDeleteJob":  {"deletion of a job": firstDeletesJob},
 	"LevelGroups":     {"further group": firstLocksElsewhere},
+	"LevelTogether":   {"end of several sessions": firstEndsTogether},
+	"LevelClaim":      {"claim of more than the limit": firstClaims},
 }
 
 // A new group has everything that its founders support from the first call on.
@@ -174,6 +176,32 @@ func firstLocksElsewhere(g *Group) {
 	_, err := g.Nodes[0].CreateGroup(Bounded(g.T), "further", conclave.GroupConfig{})
 	Must(g.T, err)
 	MustLock(g.T, g.last().WithGroup("further").FencedLock("x"))
+}
+
+// firstEndsTogether looks at the level alone, since no call ends the sessions of several members at once.
+func firstEndsTogether(g *Group) {
+	if level := g.Member(len(g.Nodes) - 1).Replica().Level(); level < wire.LevelTogether {
+		g.T.Errorf("the group begins at level %d, want %d", level, wire.LevelTogether)
+	}
+}
+
+// firstClaims has a client leave two permits in a session, and another one claim both when the limit is one.
+func firstClaims(g *Group) {
+	id := wire.ID{1, 2, 3}
+	acquire := func(limit uint32) *wire.Command {
+		return &wire.Command{Op: &wire.Command_Acquire{Acquire: &wire.Acquire{Name: "x", Session: id[:], Limit: limit, Permits: 2}}}
+	}
+	c := newKeyed(g)
+	for i, command := range []*wire.Command{
+		c.register(time.Minute), {Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{Id: id[:]}}}, acquire(3),
+		{Op: &wire.Command_Resize{Resize: &wire.Resize{Name: "x", Limit: 1}}}, {Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}},
+	} {
+		c.want(uint64(1+i), command, wire.Code_OK)
+	}
+	c = newKeyed(g)
+	c.want(1, c.register(time.Minute), wire.Code_OK)
+	c.want(2, &wire.Command{Op: &wire.Command_AttachSession{AttachSession: &wire.AttachSession{Id: id[:]}}}, wire.Code_OK)
+	c.want(3, acquire(1), wire.Code_OK)
 }
 
 func firstWorksOnShards(g *Group) {

@@ -11,7 +11,7 @@ import (
 )
 
 // advance moves group time forward, never back, and fires what is due: first all
-// sessions together, whether their own TTL or that of a check has expired, then
+// sessions together, whether their own TTL or that of a check has expired or their member is removed, then
 // holds whose MaxHold has passed, then lock-delays, then shares that the last entry had no room for, then incarnations, then the removal of a member, then tombstones. The queue places of expiring incarnations go
 // before anything is released, so that nothing is granted to a session or a process
 // that ends in the same entry.
@@ -29,6 +29,10 @@ func (m *Machine) advance(time int64) {
 	for _, inc := range silent {
 		m.dropPlaces(inc, &shortened)
 	}
+	late, together := removing{m}.overdue(), removing{m}.endsTogether()
+	if late != nil && together {
+		removing{m}.begin(late, &shortened)
+	}
 	m.endSessions(nil, fact.Expired, shortened)
 	bounding{m}.end()
 	m.endDelays()
@@ -37,7 +41,13 @@ func (m *Machine) advance(time int64) {
 	for _, inc := range silent {
 		m.drop(inc, fact.Expired)
 	}
-	m.removeOverdue()
+	switch {
+	case late == nil:
+	case together:
+		removing{m}.finish(late)
+	default:
+		removing{m}.remove(late)
+	}
 	m.dropTombstones()
 }
 

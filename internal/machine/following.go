@@ -91,10 +91,18 @@ func (x grouping) follow(c *wire.FollowMembers) *wire.Reply {
 		}
 		x.memberChanged(k)
 	}
+	var removed []*member
 	for _, id := range slices.Sorted(maps.Keys(x.members)) {
 		x.visits.Count()
 		if !listed[id] {
-			x.remove(x.members[id])
+			removed = append(removed, x.members[id])
+		}
+	}
+	if out := (removing(x)); out.endsTogether() {
+		out.remove(removed...)
+	} else {
+		for _, k := range removed {
+			out.remove(k)
 		}
 	}
 	return x.reply(wire.Code_OK)

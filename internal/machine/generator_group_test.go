@@ -97,10 +97,10 @@ func (g *generator) followedKey(member uint64) []byte {
 	return bytes.Repeat([]byte{byte(member), 0}, 16)
 }
 
-// further has the group be a further one that has just been created.
-func (r *rig) further() {
+// further has the group be a further one that has just been created at that feature level.
+func (r *rig) further(level uint32) {
 	of := &fact.GroupRecord{
-		Number: 7, Name: "further", Created: 100, Level: wire.FeatureLevel, Fences: 1234, Wanted: 3, Voters: []uint64{1, 2, 3},
+		Number: 7, Name: "further", Created: 100, Level: level, Fences: 1234, Wanted: 3, Voters: []uint64{1, 2, 3},
 		Members: []fact.MemberRecord{{ID: 1, Name: "a", Level: wire.FeatureLevel}, {ID: 2, Level: wire.FeatureLevel}, {ID: 3, Level: wire.FeatureLevel}},
 	}
 	reference.Further(&r.model, of.Number, of.Created, of.Level, of.Fences, of.Wanted, of.Voters, of.Members)

@@ -10,6 +10,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
+// removing is a machine as far as it removes members.
+type removing struct{ *Machine }
+
 // removalDue returns when the member is removed by time; never: not as things stand.
 func (m *Machine) removalDue(k *fact.MemberRecord) int64 {
 	config, due := m.GroupConfig(), int64(math.MaxInt64)
@@ -46,11 +49,12 @@ func (m *Machine) nextRemoval() (id uint64, at int64) {
 	return id, at
 }
 
-// removeOverdue removes the member whose removal by time is due, one in each entry.
-func (m *Machine) removeOverdue() {
-	if id, at := m.nextRemoval(); id != 0 && at <= m.now {
-		m.remove(m.members[id])
+// overdue returns the member whose removal by time is due, one in each entry; nil: none.
+func (x removing) overdue() *member {
+	if id, at := x.nextRemoval(); id != 0 && at <= x.now {
+		return x.members[id]
 	}
+	return nil
 }
 
 // removeMember removes the incarnation's member from the group, or another one. Its ID is
@@ -77,40 +81,67 @@ func (m *Machine) removeMember(inc *incarnation, c *wire.RemoveMember) *wire.Rep
 	if !slices.ContainsFunc(c.Voters, votes) && !slices.ContainsFunc(m.Members(), runs) {
 		return m.refuse(wire.Code_INVALID, "every other voter has been removed; the last voter cannot be")
 	}
-	m.remove(k)
+	removing{m}.remove(k)
 	return m.reply(wire.Code_OK)
 }
 
-// remove removes a member: its process is unregistered, and its sessions and checks end.
-func (m *Machine) remove(k *member) {
-	inc := m.process(k)
-	if inc != nil && inc.member != k.id {
-		inc = nil // by now another member's of that ID
+// endsTogether reports whether sessions of several members, and those of one removed by time and those that expire, end
+// before anything is granted that one of them held. Below that level they ended one after another.
+func (x removing) endsTogether() bool { return x.levels.agreed >= wire.LevelTogether }
+
+// remove removes members: their processes are unregistered, and their sessions and checks end. All the sessions end before anything
+// is granted that one of them held.
+func (x removing) remove(all ...*member) {
+	var shortened shortened
+	for _, k := range all {
+		x.begin(k, &shortened)
 	}
+	x.endSessions(nil, fact.MemberRemoved, shortened)
+	for _, k := range all {
+		x.finish(k)
+	}
+}
+
+// begin ends the sessions of a member that is removed. What they had is released by endSessions; then finish must be
+// called.
+func (x removing) begin(k *member, shortened *shortened) {
 	k.removed, k.since, k.crashed = true, 0, false
 	if !k.isRegistered() {
-		k.since = m.now
-		m.makeRoom()
+		k.since = x.now
+		x.makeRoom()
 	}
-	m.memberChanged(k)
-	var shortened shortened
-	if inc != nil {
-		m.dropPlaces(inc, &shortened)
+	x.former.add(k) // makeRoom for the next one counts it
+	x.memberChanged(k)
+	if inc := x.processOf(k); inc != nil {
+		x.dropPlaces(inc, shortened)
 	}
-	m.endSessions(m.sessionsOf(k), fact.MemberRemoved, shortened)
+	for _, s := range x.sessionsOf(k) {
+		x.endSession(s, fact.MemberRemoved)
+	}
+}
+
+// finish removes what is left of a member behind its sessions.
+func (x removing) finish(k *member) {
 	for _, name := range slices.Sorted(maps.Keys(k.checks)) {
-		m.removeCheck(k.checks[name])
+		x.removeCheck(k.checks[name])
 	}
-	for _, c := range k.builtIn(m.levels) {
-		m.checks.Delete(c)
+	for _, c := range k.builtIn(x.levels) {
+		x.checks.Delete(c)
 	}
-	if inc != nil {
-		m.drop(inc, fact.MemberRemoved)
+	if inc := x.processOf(k); inc != nil {
+		x.drop(inc, fact.MemberRemoved)
 	}
-	delete(m.members, k.id)
+	delete(x.members, k.id)
 	k.checks, k.dependents = nil, nil
-	m.former.add(k)
-	m.roster, m.registered = nil, nil
+	x.roster, x.registered = nil, nil
+}
+
+// processOf is process, unless the ID is by now that of another member's process.
+func (x removing) processOf(k *member) *incarnation {
+	if inc := x.process(k); inc != nil && inc.member == k.id {
+		return inc
+	}
+	return nil
 }
 
 // sessionsOf returns all sessions of a member, unbound ones included, by creation.

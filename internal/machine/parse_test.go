@@ -122,6 +122,15 @@ func (a *arguments) text(key string) []byte {
 	return []byte((&arguments{words: []string{v}}).name(0))
 }
 
+// numbers reads name=1,2,3.
+func (a *arguments) numbers(name string) (all []uint64) {
+	list, _ := a.value(name)
+	for _, n := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' }) {
+		all = append(all, (&arguments{words: []string{"id=" + n}}).number("id"))
+	}
+	return all
+}
+
 // label reads label=words, with _ for a space.
 func (a *arguments) label() []byte {
 	if _, ok := a.value("label"); !ok {
@@ -186,12 +195,7 @@ func parseSession(a *arguments, c *wire.Command) {
 	case "deregister":
 		c.Op = &wire.Command_Deregister{Deregister: &wire.Deregister{}}
 	case "raise":
-		op := &wire.RaiseLevel{Level: uint32(a.number("level")), Force: a.flag("force")}
-		members, _ := a.value("members")
-		for _, id := range strings.FieldsFunc(members, func(r rune) bool { return r == ',' }) {
-			op.Members = append(op.Members, (&arguments{words: []string{"id=" + id}}).number("id"))
-		}
-		c.Op = &wire.Command_RaiseLevel{RaiseLevel: op}
+		c.Op = &wire.Command_RaiseLevel{RaiseLevel: &wire.RaiseLevel{Level: uint32(a.number("level")), Force: a.flag("force"), Members: a.numbers("members")}}
 	case "renew-session":
 		c.Op = &wire.Command_RenewSession{RenewSession: &wire.RenewSession{Id: a.id(a.at(1))}}
 	case "open", "create":
@@ -234,12 +238,13 @@ func parseSession(a *arguments, c *wire.Command) {
 func parseMembership(a *arguments, c *wire.Command) {
 	switch a.words[0] {
 	case "remove-member":
-		op := &wire.RemoveMember{Member: a.number("member")}
-		voters, _ := a.value("voters")
-		for _, voter := range strings.FieldsFunc(voters, func(r rune) bool { return r == ',' }) {
-			op.Voters = append(op.Voters, (&arguments{words: []string{"id=" + voter}}).number("id"))
+		c.Op = &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Member: a.number("member"), Voters: a.numbers("voters")}}
+	case "follow":
+		op := &wire.FollowMembers{Index: a.number("index"), Level: uint32(a.number("level"))}
+		for _, id := range a.numbers("members") {
+			op.Members = append(op.Members, &wire.GroupMember{Member: id})
 		}
-		c.Op = &wire.Command_RemoveMember{RemoveMember: op}
+		c.Op = &wire.Command_FollowMembers{FollowMembers: op}
 	case "admit":
 		c.Op = &wire.Command_AdmitMember{AdmitMember: &wire.AdmitMember{
 			Member: a.number("member"), Key: a.text("key"), Name: string(a.text("name")), Advertise: string(a.text("at")),

@@ -68,7 +68,7 @@ func runRandom(t *testing.T, seed uint64, n int, each ...func(r *rig, entry []by
 	g.shards = seed%7 == 2 || seed%7 == 3 || seed%7 == 6
 	g.groups = seed%11 == 5 || seed%11 == 6
 	if seed%11 == 6 {
-		r.further()
+		r.further(wire.FeatureLevel - uint32(seed/11%2))
 	} else if seed%5 == 4 { // a group that begins at a level of its own
 		r.begin(1 + uint32(g.rand.IntN(wire.FeatureLevel)))
 	}

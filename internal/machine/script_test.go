@@ -24,6 +24,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts yield into tes
 //
 //	at 5s                      the entry's group time; else that of the last
 //	term                       raft's empty entry
+//	further level=11           before the first entry: the group is a further one, with members 1 to 3
 //	A lock x s/1 wait          incarnation A's next call
 //	A.7 lock x s/1             the same under sequence number 7
 //	A floor 7                  A received the outcomes up to 7
@@ -166,6 +167,10 @@ func (s *script) line(f []string) (err error) {
 	case f[0] == "term":
 		s.term = true
 		return nil
+	case f[0] == "further":
+		a := &arguments{words: f}
+		s.rig.further(uint32(a.number("level")))
+		return a.err
 	}
 	who, number, explicit := strings.Cut(f[0], ".")
 	id := makeID(who)

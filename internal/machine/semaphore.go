@@ -116,15 +116,17 @@ func (m *Machine) acquire(inc *incarnation, seq uint64, c *wire.Acquire) *wire.R
 	}
 	s := m.semaphores.byName[c.Name]
 	w := &waiter{semaphore: s, session: owner, permits: c.Permits, ticket: ticket{inc, seq}, maxHold: bounding{m}.maxHold(c.MaxHold)}
-	switch {
-	case s != nil && s.limit != c.Limit:
+	if s != nil && s.limit != c.Limit {
 		return m.mismatch(s.limit)
-	case c.Permits > c.Limit:
-		return m.refuse(wire.Code_TOO_LARGE, "more permits requested than the semaphore's limit")
-	case s != nil:
+	}
+	tooMany := c.Permits > c.Limit
+	if s != nil && (!tooMany || m.levels.agreed >= wire.LevelClaim) { // a claim takes nothing that was free, so no limit is in its way
 		if p := s.unclaimed(owner, c.Permits); p != nil {
 			return m.claimPermits(p, w)
 		}
+	}
+	if tooMany {
+		return m.refuse(wire.Code_TOO_LARGE, "more permits requested than the semaphore's limit")
 	}
 	if r := m.mayHaveMore(owner); r != nil {
 		return r

@@ -44,7 +44,9 @@ const (
 	LevelDeleteJob  = 10 // DeleteJob
 	LevelReserve    = 10 // names are not reserved for a set with refuse_deadlock where that would close a cycle; searches for cycles see each reservation
 	LevelGroups     = 11 // several groups: CreateGroup, DropGroup, FollowMembers and SealGroup
-	FeatureLevel    = LevelGroups
+	LevelTogether   = 12 // sessions that one command or the passing of time ends are ended before anything of theirs is granted
+	LevelClaim      = 12 // Acquire claims more permits than a Resize has left
+	FeatureLevel    = LevelClaim
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.

@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"math"
@@ -11,7 +12,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// What ended sessions had is released by a limited number of things per entry.
+// What ends by time, and the release of what ended sessions had: by a limited number of things per entry.
 
 // dead is an ended session that had something which is not released yet.
 type dead struct {
@@ -150,6 +151,35 @@ func (r *Model) visitLock(l *Lock) *wire.Reply {
 	return nil
 }
 
+// shortened are semaphores and locks whose queues have lost waiters.
+type shortened struct {
+	semaphores []*Semaphore
+	locks      []*Lock
+}
+
+// add adds what is not among them.
+func (s *shortened) add(more shortened) {
+	for _, o := range more.semaphores {
+		if !slices.Contains(s.semaphores, o) {
+			s.semaphores = append(s.semaphores, o)
+		}
+	}
+	for _, o := range more.locks {
+		if !slices.Contains(s.locks, o) {
+			s.locks = append(s.locks, o)
+		}
+	}
+}
+
+func (r *Model) serveAll(shortened shortened) {
+	for _, s := range shortened.semaphores {
+		r.serve(s)
+	}
+	for _, l := range shortened.locks {
+		sharing{r}.serve(l)
+	}
+}
+
 // dismissDead removes the head of a queue if its session has ended.
 func (r *Model) dismissDead(queue *[]Place) bool {
 	head := (*queue)[0]
@@ -190,4 +220,94 @@ func (r *Model) endDelay() bool {
 		end()
 	}
 	return end != nil
+}
+
+// fire fires what is due: sessions first, then lock-delays, then incarnations.
+func (r *Model) fire() {
+	stale := r.staleChecks()
+	late := r.late()
+	depending := r.depending(late, stale)
+	due := slices.Concat(late, depending)
+	var silent []wire.ID
+	for _, inc := range r.Incarnations {
+		timed := slices.ContainsFunc(r.bound(inc.ID), func(s *Session) bool { return s.ttl > 0 && !slices.Contains(due, s) })
+		if !timed && later(inc.renewed, inc.ttl) <= r.Now {
+			silent = append(silent, inc.ID)
+		}
+	}
+	slices.SortFunc(silent, func(a, b wire.ID) int { return bytes.Compare(a[:], b[:]) })
+	silent = portion(silent, r.quota, func(id wire.ID) int {
+		alive := slices.DeleteFunc(r.bound(id), func(s *Session) bool { return slices.Contains(due, s) })
+		return 1 + len(alive) + r.queued(id) + len(r.Incarnation(id).answered)
+	})
+	r.kill(late, fact.Expired)
+	r.kill(depending, fact.CheckFailed)
+	var shortened shortened
+	for _, id := range silent {
+		shortened.add(r.dropPlaces(id))
+	}
+	gone, together := removing{r}.lateMember(), r.Level >= wire.LevelTogether
+	if gone != 0 && together {
+		if shortened.add(removing{r}.strike(gone)); len(due) > 0 {
+			jobs{r}.reached("a member removed while sessions expire")
+		}
+	}
+	r.end(nil, fact.Expired, shortened)
+	for r.quota > 0 && (bounding{r}).end() {
+	}
+	for r.quota > 0 && r.endDelay() {
+		r.quota--
+	}
+	for r.quota > 0 && (shards{r}).endWorker() {
+		r.quota--
+	}
+	sharing{r}.goOn()
+	for _, id := range silent {
+		r.drop(id, fact.Expired)
+	}
+	switch {
+	case gone == 0:
+	case together:
+		removing{r}.clear(gone)
+	default:
+		removing{r}.expel(gone)
+	}
+	r.forgetPast()
+}
+
+// portion returns the first of all, and what follows as long as all together are not more
+// than an entry may end.
+func portion[T any](all []T, most int, size func(T) int) []T {
+	sum := 0
+	for i, x := range all {
+		if sum > 0 && sum+size(x) > most {
+			return all[:i]
+		}
+		sum += size(x)
+	}
+	return all
+}
+
+// late returns the sessions whose TTL has expired, as many as the entry may end.
+func (r *Model) late() []*Session {
+	deadline := func(s *Session) int64 {
+		if s.Standalone {
+			return later(s.renewed, s.ttl)
+		}
+		return later(r.Incarnation(s.Incarnation).renewed, s.ttl)
+	}
+	var due []*Session
+	for _, s := range r.Sessions {
+		if s.ttl > 0 && deadline(s) <= r.Now {
+			due = append(due, s)
+		}
+	}
+	slices.SortFunc(due, func(a, b *Session) int {
+		return cmp.Or(cmp.Compare(deadline(a), deadline(b)), bytes.Compare(a.Incarnation[:], b.Incarnation[:]), byAge(a, b))
+	})
+	due = due[:min(len(due), max(0, r.quota-len(r.dead)))]
+	slices.SortFunc(due, func(a, b *Session) int {
+		return cmp.Or(cmp.Compare(deadline(a), deadline(b)), byAge(a, b))
+	})
+	return due
 }

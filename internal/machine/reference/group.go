@@ -229,11 +229,19 @@ func (x groups) follow(c *wire.FollowMembers) *wire.Reply {
 			}
 		}
 	}
+	var gone []uint64
 	for _, m := range x.Members() {
 		if !slices.Contains(ids, m.ID) {
 			jobs(x).reached("groups: a member removed")
-			x.expel(m.ID)
+			gone = append(gone, m.ID)
 		}
+	}
+	if x.Level >= wire.LevelTogether {
+		removing(x).expel(gone...)
+		return answer(wire.Code_OK)
+	}
+	for _, id := range gone {
+		removing(x).expel(id)
 	}
 	return answer(wire.Code_OK)
 }

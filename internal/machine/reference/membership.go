@@ -117,52 +117,80 @@ func (r *Model) removeMember(inc *Incarnation, c *wire.RemoveMember) *wire.Reply
 	if remaining == 0 {
 		return answer(wire.Code_INVALID)
 	}
-	r.expel(id)
+	removing{r}.expel(id)
 	return answer(wire.Code_OK)
 }
 
-// expel removes a member, with all its sessions, unbound ones included, and its checks.
-func (r *Model) expel(id uint64) {
-	m := r.Member(id)
+// removing is the rules of the removal of members.
+type removing struct{ *Model }
+
+// expel removes members, with all their sessions, unbound ones included, and their checks. All their sessions end before anything of
+// theirs is granted.
+func (x removing) expel(ids ...uint64) {
+	var all shortened
+	for _, id := range ids {
+		all.add(x.strike(id))
+	}
+	if len(ids) > 1 {
+		jobs(x).reached("members removed together")
+	}
+	x.end(nil, fact.MemberRemoved, all)
+	for _, id := range ids {
+		x.clear(id)
+	}
+}
+
+// strike ends the sessions of a member without releasing anything yet.
+func (x removing) strike(id uint64) (lost shortened) {
+	m := x.Member(id)
 	m.Removed, m.since, m.crashed = true, 0, false
 	if m.last == (wire.ID{}) {
-		m.since = r.Now
+		m.since = x.Now
 		var never []Member
-		for _, o := range r.members {
+		for _, o := range x.members {
 			if o.ID != id && o.Removed && o.last == (wire.ID{}) {
 				never = append(never, o)
 			}
 		}
 		if len(never) >= MaxForgettable {
 			first := slices.MinFunc(never, func(a, b Member) int { return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.ID, b.ID)) })
-			r.members = slices.DeleteFunc(r.members, func(o Member) bool { return o.ID == first.ID })
-			m = r.Member(id)
+			x.members = slices.DeleteFunc(x.members, func(o Member) bool { return o.ID == first.ID })
 		}
 	}
-	inc := r.running(m)
-	if inc != nil && inc.Member != id {
-		inc = nil
+	if inc := x.runningOf(id); inc != nil {
+		lost = x.dropPlaces(inc.ID)
 	}
-	var shortened shortened
-	if inc != nil {
-		shortened = r.dropPlaces(inc.ID)
-	}
-	r.end(r.ofMember(id), fact.MemberRemoved, shortened)
-	r.Checks = slices.DeleteFunc(r.Checks, func(c *Check) bool { return c.Member == id })
-	if inc != nil {
-		r.drop(inc.ID, fact.MemberRemoved)
+	x.kill(x.ofMember(id), fact.MemberRemoved)
+	return lost
+}
+
+// clear ends what is left of a member whose sessions have ended.
+func (x removing) clear(id uint64) {
+	x.Checks = slices.DeleteFunc(x.Checks, func(c *Check) bool { return c.Member == id })
+	if inc := x.runningOf(id); inc != nil {
+		x.drop(inc.ID, fact.MemberRemoved)
 	}
 }
 
-// removeLate removes the member that has been silent for too long, or admitted for too long
-// without a registration.
-func (r *Model) removeLate() {
+// runningOf is running of a member that may be forgotten, or whose process's ID may be another member's by now: nil.
+func (x removing) runningOf(id uint64) *Incarnation {
+	if m := x.Member(id); m != nil {
+		if inc := x.running(m); inc != nil && inc.Member == id {
+			return inc
+		}
+	}
+	return nil
+}
+
+// lateMember returns the member that has been silent for too long, or admitted for too long
+// without a registration; 0: none.
+func (x removing) lateMember() uint64 {
 	var due []fact.MemberRecord
 	running, when := false, make(map[uint64]int64)
-	for _, m := range r.Members() {
+	for _, m := range x.Members() {
 		running = running || m.Registered && !m.Silent
 		at := int64(math.MaxInt64)
-		switch config := r.Config; {
+		switch config := x.Config; {
 		case !m.Registered && len(m.Key) > 0:
 			at = later(m.Since, 600*second)
 		case m.Registered && m.Silent:
@@ -173,15 +201,16 @@ func (r *Model) removeLate() {
 				at = min(at, later(m.Since, config.ReplaceAfter))
 			}
 		}
-		if when[m.ID] = at; at <= r.Now && at < math.MaxInt64 {
+		if when[m.ID] = at; at <= x.Now && at < math.MaxInt64 {
 			due = append(due, m)
 		}
 	}
-	if running && len(due) > 0 && r.Groups.Number == 0 {
-		r.expel(slices.MinFunc(due, func(a, b fact.MemberRecord) int {
-			return cmp.Or(cmp.Compare(when[a.ID], when[b.ID]), cmp.Compare(a.ID, b.ID))
-		}).ID)
+	if !running || len(due) == 0 || x.Groups.Number != 0 {
+		return 0
 	}
+	return slices.MinFunc(due, func(a, b fact.MemberRecord) int {
+		return cmp.Or(cmp.Compare(when[a.ID], when[b.ID]), cmp.Compare(a.ID, b.ID))
+	}).ID
 }
 
 // Members returns those that were not removed, by ID.

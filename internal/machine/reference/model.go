@@ -4,8 +4,6 @@
 package reference
 
 import (
-	"bytes"
-	"cmp"
 	"math"
 	"slices"
 
@@ -170,86 +168,6 @@ func (r *Model) startTerm() {
 			c.refreshed = r.Now
 		}
 	}
-}
-
-// fire fires what is due: sessions first, then lock-delays, then incarnations.
-func (r *Model) fire() {
-	stale := r.staleChecks()
-	late := r.late()
-	depending := r.depending(late, stale)
-	due := slices.Concat(late, depending)
-	var silent []wire.ID
-	for _, inc := range r.Incarnations {
-		timed := slices.ContainsFunc(r.bound(inc.ID), func(s *Session) bool { return s.ttl > 0 && !slices.Contains(due, s) })
-		if !timed && later(inc.renewed, inc.ttl) <= r.Now {
-			silent = append(silent, inc.ID)
-		}
-	}
-	slices.SortFunc(silent, func(a, b wire.ID) int { return bytes.Compare(a[:], b[:]) })
-	silent = portion(silent, r.quota, func(id wire.ID) int {
-		alive := slices.DeleteFunc(r.bound(id), func(s *Session) bool { return slices.Contains(due, s) })
-		return 1 + len(alive) + r.queued(id) + len(r.Incarnation(id).answered)
-	})
-	r.kill(late, fact.Expired)
-	r.kill(depending, fact.CheckFailed)
-	var shortened shortened
-	for _, id := range silent {
-		more := r.dropPlaces(id)
-		shortened.semaphores = append(shortened.semaphores, more.semaphores...)
-		shortened.locks = append(shortened.locks, more.locks...)
-	}
-	r.end(nil, fact.Expired, shortened)
-	for r.quota > 0 && (bounding{r}).end() {
-	}
-	for r.quota > 0 && r.endDelay() {
-		r.quota--
-	}
-	for r.quota > 0 && (shards{r}).endWorker() {
-		r.quota--
-	}
-	sharing{r}.goOn()
-	for _, id := range silent {
-		r.drop(id, fact.Expired)
-	}
-	r.removeLate()
-	r.forgetPast()
-}
-
-// portion returns the first of all, and what follows as long as all together are not more
-// than an entry may end.
-func portion[T any](all []T, most int, size func(T) int) []T {
-	sum := 0
-	for i, x := range all {
-		if sum > 0 && sum+size(x) > most {
-			return all[:i]
-		}
-		sum += size(x)
-	}
-	return all
-}
-
-// late returns the sessions whose TTL has expired, as many as the entry may end.
-func (r *Model) late() []*Session {
-	deadline := func(s *Session) int64 {
-		if s.Standalone {
-			return later(s.renewed, s.ttl)
-		}
-		return later(r.Incarnation(s.Incarnation).renewed, s.ttl)
-	}
-	var due []*Session
-	for _, s := range r.Sessions {
-		if s.ttl > 0 && deadline(s) <= r.Now {
-			due = append(due, s)
-		}
-	}
-	slices.SortFunc(due, func(a, b *Session) int {
-		return cmp.Or(cmp.Compare(deadline(a), deadline(b)), bytes.Compare(a.Incarnation[:], b.Incarnation[:]), byAge(a, b))
-	})
-	due = due[:min(len(due), max(0, r.quota-len(r.dead)))]
-	slices.SortFunc(due, func(a, b *Session) int {
-		return cmp.Or(cmp.Compare(deadline(a), deadline(b)), byAge(a, b))
-	})
-	return due
 }
 
 func (r *Model) submission(id wire.ID, as as, s *wire.Submission) {

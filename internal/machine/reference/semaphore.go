@@ -67,15 +67,18 @@ func (r *Model) acquire(t wire.Ticket, c *wire.Acquire) *wire.Reply {
 	if s != nil && s.Limit != c.Limit {
 		return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: s.Limit}
 	}
-	if c.Permits > c.Limit {
+	place := Place{Session: wire.ID(c.Session), Ticket: t, Permits: c.Permits, End: end}
+	if c.Permits > c.Limit && (r.Level < wire.LevelClaim || s == nil || s.unclaimed(place) < 0) {
 		return answer(wire.Code_TOO_LARGE)
 	}
-	place := Place{Session: wire.ID(c.Session), Ticket: t, Permits: c.Permits, End: end}
 	if s == nil {
 		s = &Semaphore{Name: c.Name, Limit: c.Limit}
 		r.Semaphores = append(r.Semaphores, s)
 	}
 	if i := s.unclaimed(place); i >= 0 {
+		if c.Permits > c.Limit {
+			jobs{r}.reached("a claim of more than the limit")
+		}
 		same := s.Permits[i].Slots
 		s.Permits = slices.Delete(s.Permits, i, i+1)
 		return r.take(s, place, same)

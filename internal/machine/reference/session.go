@@ -208,21 +208,6 @@ func (r *Model) end(ending []*Session, why fact.Cause, shortened shortened) {
 	r.serveAll(shortened)
 }
 
-// shortened are semaphores and locks whose queues have lost waiters.
-type shortened struct {
-	semaphores []*Semaphore
-	locks      []*Lock
-}
-
-func (r *Model) serveAll(shortened shortened) {
-	for _, s := range shortened.semaphores {
-		r.serve(s)
-	}
-	for _, l := range shortened.locks {
-		sharing{r}.serve(l)
-	}
-}
-
 // kill ends sessions without releasing anything yet.
 func (r *Model) kill(ending []*Session, why fact.Cause) {
 	for _, s := range ending {
