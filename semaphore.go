@@ -130,6 +130,9 @@ func validLimit(limit int) error {
 // ErrSessionExpired for a handle of a session that has ended; ErrBusy with too many
 // waiters or calls under way; ErrTooLarge for more permits than the limit; ErrInvalid
 // for fewer than one, the name or the limit; ErrClosed.
+//
+// Under a session of [Group.AttachSession] it claims what the earlier process left of as many permits, also if
+// a Resize has left fewer.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
 	began, span := s.group.calls.begin(), s.span(ctx, CallAcquire, "acquire", n)
 	p, err := s.acquire(ctx, n, true, span)
@@ -172,7 +175,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool, span *span) (
 				return nil, err
 			}
 		}
-		if uint64(n) > uint64(limit) {
+		if uint64(n) > uint64(limit) && !(n <= machine.MaxPermits && s.lease.MayClaimMore()) {
 			return nil, fmt.Errorf("%w: %d permits of %d: ask for less, or call Resize", ErrTooLarge, n, limit)
 		}
 		p, err := s.request(ctx, n, limit, wait, span)

@@ -68,6 +68,12 @@ func (c *Client) Acquire(ctx context.Context, r PermitRequest) (*Permit, error) 
 	}
 }
 
+// MayClaimMore reports whether an earlier process may have left permits in the lease which can be claimed even if a Resize has left
+// fewer; l may be nil. Below its level the group would refuse them all the same.
+func (l *Lease) MayClaimMore() bool {
+	return l != nil && l.ttl == NoTTL && l.client.group.Level() >= wire.LevelClaim
+}
+
 // Release releases the permits. They count as released from the call on. It blocks
 // until the group has agreed or ctx is done; the release is pursued in any case.
 func (p *Permit) Release(ctx context.Context, tr *Trace) error {

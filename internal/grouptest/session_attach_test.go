@@ -89,6 +89,32 @@ func TestAttach_ProcessKilled(t *testing.T) {
 	Must(t, s.Close(t.Context()))
 }
 
+// What a session was left with is claimed with as many permits, though a Resize has left fewer meanwhile, and can be released then.
+func TestAttach_ClaimsMoreThanTheLimit(t *testing.T) {
+	t.Parallel()
+	g := Start(t, 1)
+	first := MustSession(t, g.Nodes[0], Lasting())
+	MustAcquire(t, first.Semaphore("x", 5), 4)
+	Must(t, g.Nodes[0].Semaphore("x", 5).Resize(t.Context(), 3))
+	_, err := first.Semaphore("x", 3).Acquire(t.Context(), 4) // its own process has claimed nothing
+	WantError(t, err, conclave.ErrTooLarge)
+	g.Kill(0)
+	g.Start(0)
+	n, s := g.Nodes[0], MustAttach(t, g.Nodes[0], first.ID())
+	_, err = s.Semaphore("x", 3).Acquire(t.Context(), 5)
+	WantError(t, err, conclave.ErrTooLarge)
+	_, err = n.Semaphore("x", 3).Acquire(t.Context(), 4)
+	WantError(t, err, conclave.ErrTooLarge)
+	p := MustAcquire(t, s.Semaphore("x", conclave.GroupLimit), 4)
+	if info := SemaphoreInfo(t, n.Semaphore("x", 3)); info.Available != -1 || len(info.Holders) != 1 {
+		t.Errorf("%+v", info)
+	}
+	Must(t, p.Release(t.Context()))
+	_, err = s.Semaphore("x", 3).Acquire(t.Context(), 4)
+	WantError(t, err, conclave.ErrTooLarge)
+	MustAcquire(t, n.Semaphore("x", 3), 3)
+}
+
 // The same after a graceful shutdown and restart of the whole group.
 func TestAttach_GroupRestarted(t *testing.T) {
 	t.Parallel()
