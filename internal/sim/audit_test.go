@@ -137,7 +137,6 @@ func (a *audit) command(p part, r fact.Result) {
 			a.sessionEnded(p.command, e.Session)
 		}
 	}
-	a.endedTogether(p.command, r.Ended)
 	a.checkKeys(r.Keys)
 	a.checkLeaders(r.Leaders)
 	a.checkEnds(p, r.Outcomes)
@@ -189,44 +188,6 @@ func (a *audit) sessionEnded(c *wire.Command, id wire.ID) {
 			a.delayedUntil[resource{"key", e.Key}] = until
 		}
 	}
-}
-
-// endedTogether: one entry that follows members may end several sessions, one after another. What one has held can then be granted to another
-// one, whose end comes next, so that its lock-delay holds as well. The audit sees only the state after all of that: a lock-delay which
-// no hold from before explains.
-func (a *audit) endedTogether(c *wire.Command, ended []fact.Ended) {
-	if c.GetFollowMembers() == nil || len(ended) < 2 {
-		return
-	}
-	now := a.m.Now()
-	for _, v := range locksOf(a.m) {
-		r := resource{"lock", v.Name}
-		if max(a.delayedUntil[r], a.sharedUntil[r]) > now {
-			continue
-		}
-		for _, e := range ended {
-			switch exclusive, shared := a.waited(e.Session, r); {
-			case e.Unbound, v.Delay == 0, a.sessions[e.Session].LockDelay != v.Delay:
-			case exclusive:
-				a.delayedUntil[r] = now + v.Delay
-			case shared:
-				a.sharedUntil[r] = now + v.Delay
-			}
-		}
-	}
-}
-
-// waited reports how a session waited for a lock before the command.
-func (a *audit) waited(session wire.ID, r resource) (exclusive, shared bool) {
-	for _, w := range a.queues[r] {
-		exclusive, shared = exclusive || w.session == session && !w.shared, shared || w.session == session && w.shared
-	}
-	for _, w := range a.waitingSets {
-		if w.session == session {
-			exclusive, shared = exclusive || slices.Contains(w.names, r.name), shared || slices.Contains(w.shared, r.name)
-		}
-	}
-	return exclusive, shared
 }
 
 // sessionUnbound: only a session without a TTL outlives its process.
