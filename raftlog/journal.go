@@ -24,6 +24,8 @@ type journal struct {
 	mu      sync.Mutex
 	pending []submission // guarded by mu
 	large   int          // guarded by mu; of pending
+	latest  group        // guarded by mu; of the last submission
+	shared  int          // guarded by mu; how many more its log submits in a row until it has the store to itself
 }
 
 // submission is a write of one log that waits for the storage goroutine.
@@ -43,18 +45,44 @@ const (
 	maxLargeBatch   = 1 << 20
 )
 
+// SharedWrite is about how many bytes a log should write at a time while it shares the store (see Log.IsShared): a value of 128 KiB with what
+// belongs to it. An operation is written at once, whatever its size.
+const SharedWrite = 136 << 10
+
+// sharedSubmissions is how many a log submits in a row until it has the store to itself.
+const sharedSubmissions = 16
+
+// isShared is Log.IsShared with mu held.
+func (j *journal) isShared(l *Log) bool { return j.latest != l.group || j.shared > 0 }
+
+// note notes which log submits. It is called with mu held.
+func (j *journal) note(l *Log) {
+	if l.group != j.latest {
+		j.latest, j.shared = l.group, sharedSubmissions
+	}
+	j.shared = max(0, j.shared-1)
+}
+
 // submit has the storage goroutine write what waits by then. Large submissions have batches of their own, behind the small ones. A sync takes as
-// long as its bytes, and so a small one waits for one large batch at most.
+// long as its bytes, and so a small one waits for one large batch at most. A large one of a log that shares the store has several batches, of some
+// operations each: there is a task for each operation, and all of it is written before what is submitted to the store behind it.
 func (j *journal) submit(s submission) {
 	s.size = sizeOf(s.ops)
 	j.mu.Lock()
 	j.pending = append(j.pending, s)
+	j.note(s.log)
 	if s.isLarge() {
 		j.large++
 	}
 	j.mu.Unlock()
 	j.writeNext(j.takeSmall)
-	if s.isLarge() {
+	if !s.isLarge() {
+		return
+	}
+	for i := range s.ops {
+		if i > 0 {
+			j.writeNext(j.takeSmall) // what has come while the operations before were written
+		}
 		j.writeNext(func() []submission { return j.takeLarge(s.log) })
 	}
 }
@@ -99,6 +127,9 @@ func (j *journal) takeSmall() (taken []submission) {
 func (j *journal) takeLarge(of *Log) (taken []submission) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if part, ok := j.takePart(of); ok {
+		return []submission{part}
+	}
 	logs, bytes := []*Log{of}, 0
 	for _, s := range j.pending {
 		if s.isLarge() && s.log == of {
@@ -124,6 +155,30 @@ func (j *journal) takeLarge(of *Log) (taken []submission) {
 		return true
 	})
 	return taken
+}
+
+// takePart takes the first operations of a large submission, up to SharedWrite and at least one, if its log shares the store and others are
+// left. A disk with a part of them is one that the process could have left, since the core submits what has gathered at any time. It is called with mu held.
+func (j *journal) takePart(of *Log) (part submission, ok bool) {
+	i := slices.IndexFunc(j.pending, func(s submission) bool { return s.log == of })
+	if i < 0 || !j.pending[i].isLarge() || !j.isShared(of) {
+		return part, false
+	}
+	s := &j.pending[i]
+	n, size := 1, sizeOf(s.ops[:1])
+	for n < len(s.ops) && size+sizeOf(s.ops[n:n+1]) <= SharedWrite {
+		size += sizeOf(s.ops[n : n+1])
+		n++
+	}
+	if n == len(s.ops) {
+		return part, false
+	}
+	part = submission{log: of, ops: s.ops[:n], done: func(error) {}} // what fails is reported with the rest, which fails too
+	s.ops = s.ops[n:]
+	if s.size -= size; !s.isLarge() {
+		j.large--
+	}
+	return part, true
 }
 
 // sizeOf returns about how many bytes the operations write.

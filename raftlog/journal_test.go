@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/storage"
 )
@@ -15,7 +17,7 @@ import (
 // Small writes of some logs do not wait for large ones of others: they share a batch before those. Each log's writes keep their order, and
 // each is written before what was submitted to the store behind it.
 func TestJournal_LargeWritesApart(t *testing.T) {
-	store, logs := openLogs(t, 5)
+	store, logs := openLogs(t, storage.Options{Dir: t.TempDir()}, 5)
 	var written []string
 	synced := logs[0].journal.synced
 	release := make(chan struct{})
@@ -67,10 +69,92 @@ func TestJournal_LargeWritesApart(t *testing.T) {
 	}
 }
 
+// sharedStore is a store whose storage goroutine is the test's.
+type sharedStore struct {
+	t       *testing.T
+	store   *storage.Store
+	journal *journal
+	next    map[*Log]uint64 // index of the next entry
+	written []string
+}
+
+// submit submits an operation of each size together, and returns the tasks of the storage goroutine.
+func (s *sharedStore) submit(log *Log, sizes ...int) (tasks []func()) {
+	var ops []Op
+	for _, size := range sizes {
+		index := max(s.next[log], BootstrapIndex+1)
+		s.next[log] = index + 1
+		ops = append(ops, Append{HardState: hardState(1, 0, index), Entries: []*raftpb.Entry{entry(index, 1, string(make([]byte, size)))}})
+	}
+	begun := s.journal.synced
+	return s.store.Gather(func() {
+		log.Submit(ops, func(err error) {
+			if err != nil {
+				s.t.Error(err)
+			}
+			s.written = append(s.written, fmt.Sprintf("group %d, %d operations in batch %d", log.group, len(ops), s.journal.synced-begun))
+		})
+	})
+}
+
+func run(tasks []func()) {
+	for _, task := range tasks {
+		task()
+	}
+}
+
+// A large write of a log that shares the store has several batches, and a small one of another log that comes meanwhile is in the next one. After a
+// power loss between two of them the log opens with the operations before. A log that is alone writes all of it at once.
+func TestJournal_SharedStore(t *testing.T) {
+	const part, large = SharedWrite * 3 / 4, SharedWrite * 3 / 2
+	disk := vfs.NewCrashableMem()
+	store, logs := openLogs(t, storage.Options{FS: disk, Inline: true}, 3)
+	a, b := logs[1], logs[2]
+	s := &sharedStore{t: t, store: store, journal: a.journal, next: make(map[*Log]uint64)}
+	run(s.submit(a, 10))
+	tasks := s.submit(b, part, large, 10, 20, part)
+	run(tasks[:2])
+	lost := disk.CrashClone(vfs.CrashCloneCfg{})
+	meanwhile := s.submit(a, 10)
+	run(tasks[2:])
+	run(meanwhile)
+	for b.IsShared() {
+		run(s.submit(b, 10))
+	}
+	if alone := s.written[3:]; len(alone) != sharedSubmissions {
+		t.Errorf("alone after %d further writes, want %d", len(alone), sharedSubmissions)
+	}
+	s.written = s.written[:3]
+	run(s.submit(b, part, large))
+	want := []string{
+		"group 1, 1 operations in batch 1",
+		"group 1, 1 operations in batch 1", // the next one since it was submitted
+		"group 2, 5 operations in batch 4", // that of the other group among them
+		"group 2, 2 operations in batch 1",
+	}
+	if !slices.Equal(s.written, want) {
+		t.Errorf("written:\n%s\nwant:\n%s", strings.Join(s.written, "\n"), strings.Join(want, "\n"))
+	}
+	if s.journal.large != 0 || len(s.journal.pending) != 0 {
+		t.Error("submissions are left")
+	}
+	restarted, log, err := openDisk(lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer restarted.Close()
+	if log, err = log.OpenGroup(2); err != nil {
+		t.Fatal(err)
+	}
+	if last := log.last(); last != BootstrapIndex+1 {
+		t.Errorf("after a power loss behind the first batch the log ends at %d, want %d", last, BootstrapIndex+1)
+	}
+}
+
 // openLogs opens a store with the logs of that many groups.
-func openLogs(t *testing.T, groups int) (*storage.Store, []*Log) {
+func openLogs(t *testing.T, options storage.Options, groups int) (*storage.Store, []*Log) {
 	t.Helper()
-	store, log := openLog(t, storage.Options{Dir: t.TempDir()})
+	store, log := openLog(t, options)
 	bootstrap(t, log, 1)
 	logs := []*Log{log}
 	for number := 1; number < groups; number++ {

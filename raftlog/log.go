@@ -43,6 +43,14 @@ func (l *Log) Submit(ops []Op, done func(error)) {
 	l.journal.submit(submission{log: l, ops: ops, done: done})
 }
 
+// IsShared reports whether other logs have written to the store lately: their next writes may have to wait for those of this one, which should then be
+// of about SharedWrite bytes. It may be called on any goroutine.
+func (l *Log) IsShared() bool {
+	l.journal.mu.Lock()
+	defer l.journal.mu.Unlock()
+	return l.journal.isShared(l)
+}
+
 // Wrote makes an operation that Write has completed visible to the loop's half.
 // It must be called for each operation, in the order of writing. Loop only.
 func (l *Log) Wrote(op Op) { op.update(&l.memStorage) }
