@@ -17,7 +17,8 @@ import (
 // in the log behind its checkpoint again.
 //
 // The bounds keep a checkpoint about as small as an entry, so that it delays no other
-// write by more, and the work of a start below a second. A membership change is written
+// write by more, and the work of a start below a second. While other groups write to the same
+// disk, entries are smaller, and so are checkpoints: see raftlog.SharedWrite. A membership change is written
 // at once: the leader notifies others of it once it is durable, and raft starts with the membership of
 // the state.
 const (
@@ -33,6 +34,7 @@ type gathered struct {
 	latest.Changes
 	conf     *raftpb.ConfState
 	logBytes int
+	latest   int // bytes of the last entry, as many as the next one may add
 	entries  int
 	since    uint64 // tick of the first entry
 }
@@ -43,7 +45,8 @@ func (g *gathered) add(changes []wire.Change, entry *raftpb.Entry, tick uint64) 
 		g.since = tick
 	}
 	g.entries++
-	g.logBytes += len(entry.GetData())
+	g.latest = len(entry.GetData())
+	g.logBytes += g.latest
 	for i := range changes {
 		g.Put(&changes[i])
 	}
@@ -71,7 +74,7 @@ func (c *checkpoints) tick() {
 func (c *checkpoints) checkpointDue() bool {
 	g := &c.gathered
 	return g.conf != nil || g.Bytes() >= checkpointBytes || g.logBytes >= checkpointLogBytes ||
-		g.entries >= cmp.Or(c.maxEntries, checkpointEntries)
+		g.entries >= cmp.Or(c.maxEntries, checkpointEntries) || g.Bytes()+g.latest > raftlog.SharedWrite && c.log.IsShared()
 }
 
 // Checkpoint queues the write of the state at the applied index, unless it is written

@@ -115,6 +115,24 @@ func TestCheckpoint_Bounds(t *testing.T) {
 	}
 }
 
+// While another group writes to the same disk, checkpoints are smaller.
+func TestCheckpoint_SmallerOnSharedDisk(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		r := newRig(t).follow()
+		if shared {
+			r.share()
+		}
+		r.applyResult(fact.Result{Changes: []wire.Change{change("a", string(make([]byte, raftlog.SharedWrite*3/4)))}})
+		if len(r.state()) > 0 {
+			t.Errorf("shared %t: %d changes are written early", shared, len(r.state()))
+		}
+		r.applyResult(fact.Result{Changes: []wire.Change{change("b", string(make([]byte, raftlog.SharedWrite/2)))}})
+		if written := len(r.state()) == 2; written != shared {
+			t.Errorf("shared %t: written %t", shared, written)
+		}
+	}
+}
+
 // A member that starts applies the entries behind its checkpoint again, and comes to the
 // same state.
 func TestCheckpoint_RestartAppliesAgain(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/inbox"
 	"github.com/conclave-go/conclave/internal/metrics"
+	"github.com/conclave-go/conclave/raftlog"
 )
 
 // maxEntries bounds the entries that are proposed and not applied.
@@ -59,7 +60,11 @@ func (c *Core) propose() error {
 	}
 	data := appendEntryHeader(make([]byte, 0, min(c.inbox.Size(), inbox.MaxBatchBytes)+128))
 	level, _ := c.machine.Level()
-	data, err := c.inbox.AppendBatch(data, level, c.clock.time)
+	ordinary := inbox.MaxBatchBytes
+	if c.log.IsShared() {
+		ordinary = raftlog.SharedWrite // as long as this entry is written, the entries of other groups wait
+	}
+	data, err := c.inbox.AppendBatch(data, level, c.clock.time, ordinary)
 	if err != nil {
 		return fmt.Errorf("encoding a batch: %w", err)
 	}

@@ -114,6 +114,27 @@ func TestPropose_Bounded(t *testing.T) {
 	}
 }
 
+// While another group writes to the same disk, entries are smaller, so that its writes do not wait long for theirs.
+func TestPropose_SmallerOnSharedDisk(t *testing.T) {
+	for _, c := range []struct {
+		shared bool
+		want   []uint64
+	}{{false, []uint64{1, 2, 3}}, {true, []uint64{1, 2}}} {
+		r := newRig(t).follow().lead()
+		if c.shared {
+			r.share()
+		}
+		for seq := range uint64(3) {
+			s := command(seq + 1)
+			s.Calls[0].Command = make([]byte, raftlog.SharedWrite*2/5)
+			r.mustSubmit(s)
+		}
+		if got := commands(r.batches(r.takeOnly())); !slices.Equal(got, c.want) {
+			t.Errorf("shared %t: proposes %d, want %d", c.shared, got, c.want)
+		}
+	}
+}
+
 // A leader proposes its own commands in batches with those of other members.
 func TestPropose_OwnCommands(t *testing.T) {
 	r := newRig(t).follow().lead()

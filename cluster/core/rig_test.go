@@ -127,6 +127,20 @@ func (r *rig) persist(writes []write) {
 	r.Stored(nil)
 }
 
+// share has another group write to the same disk.
+func (r *rig) share() {
+	r.t.Helper()
+	other, err := r.log.OpenGroup(1)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	other.Submit(nil, func(err error) {
+		if err != nil {
+			r.t.Error(err)
+		}
+	})
+}
+
 func message(kind raftpb.MessageType, from, term uint64, more ...func(*raftpb.Message)) *raftpb.Message {
 	m := &raftpb.Message{Type: kind.Enum(), To: new(uint64(1)), From: new(from), Term: new(term)}
 	for _, change := range more {

@@ -144,8 +144,8 @@ func (b *Inbox) prune() {
 func (b *Inbox) Clear() { *b = Inbox{} }
 
 // AppendBatch appends an encoded Batch with submissions: as many as fit into an entry,
-// and at least one if there is any.
-func (b *Inbox) AppendBatch(data []byte, level uint32, time int64) ([]byte, error) {
+// and at least one if there is any. Of ordinary commands it has up to so many bytes, or one submission that is larger.
+func (b *Inbox) AppendBatch(data []byte, level uint32, time int64, ordinary int) ([]byte, error) {
 	data, err := proto.MarshalOptions{}.MarshalAppend(data, &wire.Batch{Version: level, Time: time})
 	if err != nil {
 		return nil, err
@@ -160,8 +160,9 @@ func (b *Inbox) AppendBatch(data []byte, level uint32, time int64) ([]byte, erro
 	// Of two that do not fit into one entry each second entry has the ordinary one.
 	data = b.fill(data, limit-b.besideUrgent(), urgentLane, b.curtailed || !b.waits(ordinaryLane))
 	if b.curtailed {
-		limit = min(limit, len(data)+maxCurtailed)
+		ordinary = min(ordinary, maxCurtailed)
 	}
+	limit = min(limit, len(data)+b.roomOf(ordinary))
 	data = b.fill(data, limit, ordinaryLane, true)
 	b.curtailed = b.curtailed && b.waits(ordinaryLane)
 	b.prune()
@@ -174,12 +175,15 @@ func (b *Inbox) AppendBatch(data []byte, level uint32, time int64) ([]byte, erro
 // besideUrgent returns the bytes of an entry that urgent commands leave to ordinary ones,
 // if any wait: a quarter, and enough for each that is next of its member unless the entry
 // is curtailed. So a stream of urgent commands starves no other.
-func (b *Inbox) besideUrgent() (room int) {
+func (b *Inbox) besideUrgent() (room int) { return b.roomOf(MaxBatchBytes / 4) }
+
+// roomOf returns so many bytes for ordinary commands, or more for a larger one that is next; 0: none waits.
+func (b *Inbox) roomOf(least int) (room int) {
 	for _, h := range b.shares {
 		if h.ordinary.empty() {
 			continue
 		}
-		if room = max(room, MaxBatchBytes/4); !b.curtailed {
+		if room = max(room, least); !b.curtailed {
 			room = max(room, h.ordinary.front().size)
 		}
 	}

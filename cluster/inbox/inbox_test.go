@@ -26,7 +26,13 @@ func submission(rng *rand.Rand, size int) *wire.Submission {
 // batch takes the next batch.
 func (b *Inbox) batch(t *testing.T) *wire.Batch {
 	t.Helper()
-	data, err := b.AppendBatch(nil, wire.BatchVersion, 1)
+	return b.batchUpTo(t, MaxBatchBytes)
+}
+
+// batchUpTo is batch with so many bytes of ordinary commands.
+func (b *Inbox) batchUpTo(t *testing.T, ordinary int) *wire.Batch {
+	t.Helper()
+	data, err := b.AppendBatch(nil, wire.BatchVersion, 1, ordinary)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +55,7 @@ func TestInbox_Encoding(t *testing.T) {
 			want.Submissions = append(want.Submissions, s)
 		}
 		prefix := []byte("header")
-		got, err := b.AppendBatch(prefix, wire.BatchVersion, want.Time)
+		got, err := b.AppendBatch(prefix, wire.BatchVersion, want.Time, MaxBatchBytes)
 		if err != nil {
 			t.Fatal(err)
 		}

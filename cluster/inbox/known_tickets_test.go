@@ -17,7 +17,7 @@ func TestInbox_DuplicatesOfEachEntry(t *testing.T) {
 		return &wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: seq}}}
 	}
 	proposed := func() []uint64 {
-		data, err := b.AppendBatch(nil, 1, 0)
+		data, err := b.AppendBatch(nil, 1, 0, MaxBatchBytes)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,21 +54,46 @@ func TestInbox_ClientsTakeTurns(t *testing.T) {
 // An ordinary command and an urgent one that do not fit into one entry take turns, whatever their
 // sizes are.
 func TestInbox_LargeOnesTakeTurns(t *testing.T) {
-	var b Inbox
-	for seq := range uint64(6) {
-		b.Add(2, urgently(from(2, seq+1, MaxBatchBytes-1000)))
-		b.Add(3, from(3, seq+1, MaxBatchBytes-1000))
-	}
-	var order []uint64
-	for !b.Empty() {
-		entry := b.entry(t)
-		if len(entry) != 1 {
-			t.Fatalf("an entry has %v", entry)
+	for _, ordinary := range []int{MaxBatchBytes, 1000} {
+		var b Inbox
+		for seq := range uint64(6) {
+			b.Add(2, urgently(from(2, seq+1, MaxBatchBytes-1000)))
+			b.Add(3, from(3, seq+1, MaxBatchBytes-1000))
 		}
-		order = append(order, entry[0][0])
+		var order []uint64
+		for !b.Empty() {
+			entry := b.entryUpTo(t, ordinary)
+			if len(entry) != 1 {
+				t.Fatalf("an entry has %v", entry)
+			}
+			order = append(order, entry[0][0])
+		}
+		if want := []uint64{2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3}; !slices.Equal(order, want) {
+			t.Errorf("entries of %v, with up to %d ordinary bytes", order, ordinary)
+		}
 	}
-	if want := []uint64{2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3}; !slices.Equal(order, want) {
-		t.Errorf("entries of %v", order)
+}
+
+// The ordinary commands of an entry can be bounded: it has as many as fit, or one, and all urgent ones.
+func TestInbox_FewOrdinaryBytes(t *testing.T) {
+	const ordinary = 100 << 10
+	var b Inbox
+	for seq := range uint64(5) {
+		b.Add(2, from(2, seq+1, 40<<10))
+	}
+	b.Add(2, from(2, 6, 2*ordinary))
+	b.Add(2, from(2, 7, 10))
+	wantEntry(t, "first", b.entryUpTo(t, ordinary), [2]uint64{2, 1}, [2]uint64{2, 2})
+	for seq := range uint64(4) {
+		b.Add(3, urgently(from(3, seq+1, 60<<10)))
+	}
+	urgent := [][2]uint64{{3, 1}, {3, 2}, {3, 3}, {3, 4}}
+	wantEntry(t, "curtailed by urgent ones", b.entryUpTo(t, ordinary), append(urgent, [2]uint64{2, 3}, [2]uint64{2, 4})...)
+	wantEntry(t, "third", b.entryUpTo(t, ordinary), [2]uint64{2, 5})
+	wantEntry(t, "fourth, larger", b.entryUpTo(t, ordinary), [2]uint64{2, 6})
+	wantEntry(t, "fifth", b.entryUpTo(t, ordinary), [2]uint64{2, 7})
+	if !b.Empty() {
+		t.Errorf("%d bytes are left", b.Size())
 	}
 }
 

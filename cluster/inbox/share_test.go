@@ -21,7 +21,13 @@ func urgently(s *wire.Submission) *wire.Submission {
 // entry takes the next batch and returns the tickets in it, as pairs.
 func (b *Inbox) entry(t *testing.T) (tickets [][2]uint64) {
 	t.Helper()
-	for _, s := range b.batch(t).GetSubmissions() {
+	return b.entryUpTo(t, MaxBatchBytes)
+}
+
+// entryUpTo is entry with so many bytes of ordinary commands.
+func (b *Inbox) entryUpTo(t *testing.T, ordinary int) (tickets [][2]uint64) {
+	t.Helper()
+	for _, s := range b.batchUpTo(t, ordinary).GetSubmissions() {
 		if s.GetUrgent() || s.GetApplied() != 0 {
 			t.Error("the log contains what is for the leader only")
 		}
