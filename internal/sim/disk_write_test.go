@@ -12,7 +12,7 @@ import (
 )
 
 // The writes of a process. What its groups have submitted by the time when the disk is ready goes through the production raftlog as what has waited for the
-// storage goroutine: small writes share a batch and its sync.
+// storage goroutine: small writes share a batch and its sync, and large ones of a log that shares the disk have several batches.
 
 // diskWrite is a batch of a group that waits for the disk.
 type diskWrite struct {
@@ -25,11 +25,13 @@ func (w diskWrite) isSynced() bool {
 	return slices.ContainsFunc(w.batch.Ops(), func(op raftlog.Op) bool { a, ok := op.(raftlog.Append); return ok && len(a.Entries) > 0 })
 }
 
-// diskCounts counts what happened in worlds with several groups, for the summary: batches with writes of several groups, and crashes in them.
-type diskCounts struct{ shared, crashedInside, crashedBetween, crashedAtReport int }
+// diskCounts counts what happened in worlds with several groups, for the summary: batches with writes of several groups, and crashes in them, between
+// them, and between two with parts of one write.
+type diskCounts struct{ shared, crashedInside, crashedBetween, crashedBetweenParts, crashedAtReport int }
 
 func (c *diskCounts) add(other diskCounts) {
 	c.shared += other.shared
+	c.crashedBetweenParts += other.crashedBetweenParts
 	c.crashedInside += other.crashedInside
 	c.crashedBetween += other.crashedBetween
 	c.crashedAtReport += other.crashedAtReport
@@ -89,6 +91,7 @@ type writing struct {
 	inside   bool // the process crashes while it syncs the first batch
 	reported []report
 	crashed  *vfs.MemFS // the disk at a crash
+	parts    bool       // the process crashes between two parts of a write
 }
 
 // report is what a group does when its write is reported.
@@ -105,15 +108,33 @@ func (w *writing) write() {
 		}
 	})
 	for i, task := range tasks {
-		before := len(w.reported)
+		before, bytes := len(w.reported), w.bytes()
 		task()
 		if len(w.reported)-before > 1 {
 			w.sim.disks.counts.shared++
 		}
-		if w.crashed != nil || w.crashPoint == crashBetweenWrites && len(w.reported) > before && i+1 < len(tasks) && len(w.reported) < len(w.taken) {
+		if w.crashed != nil {
+			return
+		}
+		if w.crashPoint == crashBetweenWrites && i+1 < len(tasks) && len(w.reported) < len(w.taken) && w.bytes() > bytes {
+			w.parts = len(w.reported) == before
 			return
 		}
 	}
+}
+
+// bytes returns how many bytes the store has written, synced or not, if the process is to crash between two batches.
+func (w *writing) bytes() uint64 {
+	if w.crashPoint != crashBetweenWrites {
+		return 0
+	}
+	db, unpin, err := w.store.Pin()
+	if err != nil {
+		w.sim.fail("member %d: %v", w.n, err)
+		return 0
+	}
+	defer unpin()
+	return db.Metrics().WAL.BytesIn
 }
 
 // done reports a write. Nothing may be reported when the batch is not on the disk, whichever group's it is.
@@ -160,6 +181,7 @@ func (w *writing) finish() {
 		w.endBy("as a write is reported")
 	case len(w.reported) < len(w.taken):
 		counts.crashedBetween++
+		counts.crashedBetweenParts += btoi(w.parts)
 		w.endBy("between two batches")
 	case w.crashesAt(crashAfterWrite, "after the write"):
 	default:

@@ -23,7 +23,7 @@ func (p *program) write() {
 		ops = append(ops, p.keyOp(keyNames[p.sim.rng.IntN(len(keyNames))]))
 	}
 	if p.remote == nil && p.crashPoint == crashBetweenWrites {
-		ops[0].Value = slices.Concat(ops[0].Value, make([]byte, 130<<10)) // it does not share a batch with the writes of other groups
+		ops[0].Value = slices.Concat(ops[0].Value, make([]byte, 200<<10)) // it does not share a batch with the writes of other groups, nor with another operation of its own
 	}
 	p.writing = true
 	p.submit(writeCommand(ops...), false, func(r *wire.Reply) {
