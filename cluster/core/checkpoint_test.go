@@ -115,6 +115,30 @@ func TestCheckpoint_Bounds(t *testing.T) {
 	}
 }
 
+// A checkpoint is written behind the entry with which enough has gathered, though others are applied together with it.
+func TestCheckpoint_BehindItsEntry(t *testing.T) {
+	r := newRig(t).follow()
+	large := func(key string) fact.Result {
+		return fact.Result{Changes: []wire.Change{change(key, string(make([]byte, checkpointBytes)))}}
+	}
+	r.machine = scripted{r.machine, map[uint64]fact.Result{5: large("a"), 6: large("b")}}
+	r.mustReceive(message(raftpb.MsgHeartbeat, 2, r.term, commit(6)))
+	out, err := r.Take(r.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at []uint64
+	for _, op := range out.Batch.Ops() {
+		if c, ok := op.(raftlog.Checkpoint); ok {
+			at = append(at, c.Index)
+		}
+	}
+	if !slices.Equal(at, []uint64{5, 6}) {
+		t.Errorf("checkpoints at %d, want 5 and 6", at)
+	}
+	r.persist(out.Batch.writes)
+}
+
 // While another group writes to the same disk, checkpoints are smaller.
 func TestCheckpoint_SmallerOnSharedDisk(t *testing.T) {
 	for _, shared := range []bool{false, true} {

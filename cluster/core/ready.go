@@ -137,9 +137,9 @@ func (c *Core) applyAll(m *raftpb.Message) error {
 			return fmt.Errorf("applying entry %d: %w", e.GetIndex(), err)
 		}
 		c.applied, c.appliedTerm = e.GetIndex(), e.GetTerm()
-	}
-	if c.checkpointDue() {
-		c.Checkpoint()
+		if c.checkpointDue() { // not behind all of them, which together have up to 4 MiB
+			c.Checkpoint()
+		}
 	}
 	for _, r := range m.GetResponses() {
 		c.step(r)
