@@ -117,7 +117,7 @@ type Config struct {
 	// LeaderPriority is this member's priority as the leader of the group and of further groups, −100 to 100. A leader transfers leadership to the voter with the
 	// highest one above its own, once that voter was up and connected to all others that are for six election timeouts, and while it is up to date; one leadership in each election
 	// timeout. A voter from which it has taken over gets none for 60 election timeouts. A leader that steps down, as by Close or for a stalled disk, prefers the highest
-	// priority among the voters that are as up to date. Among the voters with the highest priority the
+	// priority among the voters that are as up to date. The first leader of a new further group is one of the highest priority that is up. Among the voters with the highest priority the
 	// leaders of further groups are spread evenly. So a member on a machine that should not lead has −1. It may still lead: for those times after
 	// an election or a transfer, and while no voter with a higher one can. It is the setting of this process, as
 	// Hazelcast's cp-member-priority is: no other member has to be restarted to change it. A member of an older build neither transfers leadership nor is given it. Default: 0.

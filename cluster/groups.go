@@ -18,6 +18,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/crash"
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/cluster/roster"
+	"github.com/conclave-go/conclave/cluster/spread"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wait"
@@ -65,7 +66,8 @@ type groupsConfig struct {
 	log        *raftlog.Log // of the default group
 	use        func(number uint32) GroupUse
 	firstState func(*fact.GroupRecord) []wire.Change
-	replica    func() replica.Config // without what hosted sets
+	replica    func() replica.Config                            // without what hosted sets
+	priority   func(id uint64) (priority int32, connected bool) // see spread.First
 	self, boot uint64
 	defaults   defaultGroup
 	evidence   func() *crash.Evidence
@@ -242,7 +244,7 @@ func (g *Groups) begin(h *hosted, r *fact.GroupRecord) (first bool, err error) {
 	if err := h.log.BootstrapWith(conf, state, core.FirstDigest(state)); err != nil {
 		return false, err
 	}
-	return r.Voters[int(r.Number)%len(r.Voters)] == g.self, nil // so that leaders are spread
+	return spread.First(r.Number, r.Voters, g.priority) == g.self, nil
 }
 
 // start starts the replica of a group with that record; nil: the list does not have it yet.

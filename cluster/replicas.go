@@ -44,6 +44,12 @@ func (m *Member) groupsConfig() groupsConfig {
 			cfg.MayRemove, cfg.Effects = nil, nil
 			return cfg
 		},
+		priority: func(id uint64) (int32, bool) {
+			if id == m.identity.Member {
+				return m.cfg.LeaderPriority, true
+			}
+			return m.port.LeaderPriority(id)
+		},
 		evidence: func() *crash.Evidence { return m.crashes.evidence }, roster: m.roster, peers: func() replica.Peers { return m.port }, addresses: m.memberAddresses,
 		detector: func(h *hosted) *failureDetector {
 			d := m.failureDetector(h.replica, h.lifetime, h.logger)

@@ -118,3 +118,30 @@ func (p *byPriority) tried(group uint32, to uint64, o Outcome) {
 		c.pause = failedLooks
 	}
 }
+
+// First returns which of the voters is to campaign first in a new group, so that the group need not move: one of the highest priority, and of several ones
+// another one for each group, by its number. priority returns that of a voter, and whether this member is connected to it, or is it. One that is down is not
+// waited for. Members decide alike if they see alike; otherwise two may campaign, or none before the election timeout. A member that
+// is not connected to a majority, as one that has just started, can win no election, so it does not take itself for the only candidate.
+func First(group uint32, voters []uint64, priority func(id uint64) (priority int32, connected bool)) uint64 {
+	var first []uint64
+	var highest int32
+	connected := 0
+	for _, id := range voters {
+		p, ok := priority(id)
+		if !ok {
+			continue
+		}
+		connected++
+		if len(first) == 0 || p > highest {
+			first, highest = first[:0], p
+		}
+		if p == highest {
+			first = append(first, id)
+		}
+	}
+	if connected <= len(voters)/2 {
+		first = voters
+	}
+	return first[group%uint32(len(first))]
+}

@@ -122,3 +122,37 @@ func TestByPriority_Rotates(t *testing.T) {
 		}
 	}
 }
+
+// The first leader of a new group is a voter of the highest priority that is connected; of several ones each leads its part of the groups. Where no majority is
+// connected, no priority counts.
+func TestFirst(t *testing.T) {
+	const down = -1000
+	for name, test := range map[string]struct {
+		priorities []int32  // of the voters 1, 2 and so on
+		want       []uint64 // of the groups 0, 1 and so on
+	}{
+		"equal":               {[]int32{0, 0, 0}, []uint64{1, 2, 3, 1, 2, 3}},
+		"one is lower":        {[]int32{0, -1, 0}, []uint64{1, 3, 1, 3}},
+		"one is higher":       {[]int32{-100, -3, -100}, []uint64{2, 2, 2}},
+		"each another":        {[]int32{4, 5, 6}, []uint64{3, 3, 3}},
+		"the highest is down": {[]int32{1, 1, down}, []uint64{1, 2, 1, 2}},
+		"and the next leads":  {[]int32{1, 0, down}, []uint64{1, 1, 1}},
+		"no majority":         {[]int32{7, down, down}, []uint64{1, 2, 3, 1}},
+		"half of four":        {[]int32{7, 7, down, down}, []uint64{1, 2, 3, 4}},
+		"alone":               {[]int32{-5}, []uint64{1, 1}},
+	} {
+		var voters []uint64
+		for i := range test.priorities {
+			voters = append(voters, uint64(i+1))
+		}
+		for group, want := range test.want {
+			got := First(uint32(group), voters, func(id uint64) (int32, bool) {
+				p := test.priorities[id-1]
+				return p, p != down
+			})
+			if got != want {
+				t.Errorf("%s: group %d: %d, want %d", name, group, got, want)
+			}
+		}
+	}
+}

@@ -42,6 +42,36 @@ func all(members []int, is func(int) bool) bool {
 	return !slices.ContainsFunc(members, func(i int) bool { return !is(i) })
 }
 
+// ledAtOnce creates groups, and fails the test unless each has a leader among these members within half of an election timeout, on the member that has created it. In
+// that time no leadership is transferred for its priority, and no follower's election timeout ends.
+func (g *membership) ledAtOnce(names []string, by ...int) {
+	g.T.Helper()
+	seenBy := g.Running()[0]
+	for _, name := range names {
+		g.tenants(seenBy, name)
+		pass(election / 2)
+		at := slices.IndexFunc(g.Member(seenBy).Groups().Status(), func(s cluster.GroupStatus) bool { return s.Record.Name == name })
+		s := g.Member(seenBy).Groups().Status()[at].Status
+		if s == nil || !slices.ContainsFunc(by, func(i int) bool { return uint64(g.ID(i)) == s.Leader }) {
+			g.T.Errorf("group %s: %+v, want it to be led by one of the members %v", name, s, by)
+		}
+	}
+}
+
+// The first leader of a new group is a voter of the highest priority, and there is one as soon if such a voter is down.
+func TestLeaderPriority_FirstLeader(t *testing.T) {
+	priorities := grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) { c.LeaderPriority = []int{0, 1, 1, 2, 2}[i] })
+	inMembershipBubble(t, 5, func(g *membership) {
+		g.ledAtOnce([]string{"a", "b", "c", "d", "e"}, 3, 4)
+		g.Kill(3)
+		pass(time.Minute)
+		g.ledAtOnce([]string{"f", "g", "h", "i", "j"}, 4)
+		g.Kill(4)
+		pass(time.Minute)
+		g.ledAtOnce([]string{"k", "l", "m", "n", "o"}, 1, 2)
+	}, priorities)
+}
+
 // Voters of the highest priority lead all groups, the default one among them, evenly, after each election and transfer. No session
 // ends for it. While the ones with a higher priority are down others lead, and a restarted process counts with its new priority.
 func TestLeaderPriority(t *testing.T) {
