@@ -9,41 +9,48 @@ import (
 
 // furtherGroups is implemented by groups that have further ones on the same members, as no peer has.
 type furtherGroups interface {
-	// further creates a further group, and returns it as its leader has it.
-	further(ctx context.Context, name string) (*conclave.Group, error)
+	// further creates further groups, and returns each as its leader has it.
+	further(ctx context.Context, names []string) ([]*conclave.Group, error)
 }
 
-func (g *conclaveGroup) further(ctx context.Context, name string) (*conclave.Group, error) {
-	if _, err := g.nodes[0].CreateGroup(ctx, name, conclave.GroupConfig{}); err != nil {
-		return nil, err
+func (g *conclaveGroup) further(ctx context.Context, names []string) ([]*conclave.Group, error) {
+	for _, name := range names {
+		if _, err := g.nodes[0].CreateGroup(ctx, name, conclave.GroupConfig{}); err != nil {
+			return nil, err
+		}
 	}
-	for { // nothing signals the first leader
+	for { // nothing signals the first leaders
+		leaders := make(map[string]conclave.MemberID)
 		for of, err := range g.nodes[0].Groups(ctx) {
 			if err != nil {
 				return nil, err
 			}
-			for _, n := range g.nodes {
-				if of.Name == name && of.Leader == n.Status().ID {
-					return n.WithGroup(name), nil
-				}
-			}
+			leaders[of.Name] = of.Leader
+		}
+		if list := g.led(names, leaders); len(list) == len(names) {
+			return list, nil
 		}
 	}
 }
 
-func furtherOf(ctx context.Context, g group, names ...string) (list []*conclave.Group, err error) {
+// led returns those of the groups that a node of this process leads, as that node has them.
+func (g *conclaveGroup) led(names []string, leaders map[string]conclave.MemberID) (list []*conclave.Group) {
+	for _, name := range names {
+		for _, n := range g.nodes {
+			if leaders[name] == n.Status().ID {
+				list = append(list, n.WithGroup(name))
+			}
+		}
+	}
+	return list
+}
+
+func furtherOf(ctx context.Context, g group, names ...string) ([]*conclave.Group, error) {
 	f, ok := g.(furtherGroups)
 	if !ok {
 		return nil, fmt.Errorf("%T has no further groups", g)
 	}
-	for _, name := range names {
-		of, err := f.further(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, of)
-	}
-	return list, nil
+	return f.further(ctx, names)
 }
 
 // ownInGroups is own with the callers spread over further groups.
