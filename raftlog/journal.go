@@ -38,12 +38,8 @@ type submission struct {
 
 func (s submission) isLarge() bool { return s.size >= largeSubmission }
 
-// largeSubmission is the size from which on a submission is large, in bytes, and what large ones of several logs share a
-// batch up to.
-const (
-	largeSubmission = 128 << 10
-	maxLargeBatch   = 1 << 20
-)
+// largeSubmission is the size from which on a submission is large, in bytes.
+const largeSubmission = 128 << 10
 
 // SharedWrite is about how many bytes a log should write at a time while it shares the store (see Log.IsShared): a value of 128 KiB with what
 // belongs to it. An operation is written at once, whatever its size.
@@ -122,30 +118,20 @@ func (j *journal) takeSmall() (taken []submission) {
 	return taken
 }
 
-// takeLarge takes what waits of a log that has submitted a large one, and then of further logs with a large one while those fit a batch. The first is
-// the log of the task: what is submitted to the store behind the task must find the write done.
+// takeLarge takes what waits of a log that has submitted a large one: what is submitted to the store behind the task must find the write done. Large
+// ones of several logs do not share a batch, which small ones would wait for.
 func (j *journal) takeLarge(of *Log) (taken []submission) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if part, ok := j.takePart(of); ok {
 		return []submission{part}
 	}
-	logs, bytes := []*Log{of}, 0
-	for _, s := range j.pending {
-		if s.isLarge() && s.log == of {
-			bytes += s.size
-		}
-	}
-	if bytes == 0 {
+	large := func(s submission) bool { return s.log == of && s.isLarge() }
+	if !slices.ContainsFunc(j.pending, large) {
 		return nil // an earlier task has written it
 	}
-	for _, s := range j.pending {
-		if s.isLarge() && !slices.Contains(logs, s.log) && bytes+s.size <= maxLargeBatch {
-			logs, bytes = append(logs, s.log), bytes+s.size
-		}
-	}
 	j.pending = slices.DeleteFunc(j.pending, func(s submission) bool {
-		if !slices.Contains(logs, s.log) {
+		if s.log != of {
 			return false
 		}
 		if s.isLarge() {
@@ -157,16 +143,17 @@ func (j *journal) takeLarge(of *Log) (taken []submission) {
 	return taken
 }
 
-// takePart takes the first operations of a large submission, up to SharedWrite and at least one, if its log shares the store and others are
-// left. A disk with a part of them is one that the process could have left, since the core submits what has gathered at any time. It is called with mu held.
+// takePart takes the first operations of a large submission, at least one, if its log shares the store and others are left: up to SharedWrite, or an eighth of
+// what is left, so that a disk with slow syncs does not have many more of them. A disk with a part of the operations is one that
+// the process could have left, since it may crash between any two submissions and the core makes one whenever the disk is ready. It is called with mu held.
 func (j *journal) takePart(of *Log) (part submission, ok bool) {
 	i := slices.IndexFunc(j.pending, func(s submission) bool { return s.log == of })
 	if i < 0 || !j.pending[i].isLarge() || !j.isShared(of) {
 		return part, false
 	}
 	s := &j.pending[i]
-	n, size := 1, sizeOf(s.ops[:1])
-	for n < len(s.ops) && size+sizeOf(s.ops[n:n+1]) <= SharedWrite {
+	n, size, most := 1, sizeOf(s.ops[:1]), max(SharedWrite, s.size/8)
+	for n < len(s.ops) && size+sizeOf(s.ops[n:n+1]) <= most {
 		size += sizeOf(s.ops[n : n+1])
 		n++
 	}

@@ -56,7 +56,7 @@ func TestJournal_LargeWritesApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"1: group 2, 1 KiB", "1: group 0, 3 KiB", "2: group 1, 1024 KiB", "2: group 1, 2 KiB", "3: group 3, 512 KiB", "3: group 4, 512 KiB",
+		"1: group 2, 1 KiB", "1: group 0, 3 KiB", "2: group 1, 1024 KiB", "2: group 1, 2 KiB", "3: group 3, 512 KiB", "4: group 4, 512 KiB",
 	}
 	if !slices.Equal(written, want) {
 		t.Errorf("written by batch:\n%s\nwant:\n%s", strings.Join(written, "\n"), strings.Join(want, "\n"))
@@ -148,6 +148,19 @@ func TestJournal_SharedStore(t *testing.T) {
 	}
 	if last := log.last(); last != BootstrapIndex+1 {
 		t.Errorf("after a power loss behind the first batch the log ends at %d, want %d", last, BootstrapIndex+1)
+	}
+}
+
+// A disk that has fallen behind does not need a sync for each operation that has gathered.
+func TestJournal_PartsGrowWithWhatIsLeft(t *testing.T) {
+	store, logs := openLogs(t, storage.Options{FS: vfs.NewMem(), Inline: true}, 3)
+	a, b := logs[1], logs[2]
+	s := &sharedStore{t: t, store: store, journal: a.journal, next: make(map[*Log]uint64)}
+	run(s.submit(a, 10))
+	run(s.submit(b, slices.Repeat([]int{SharedWrite}, 64)...))
+	var batches int
+	if _, err := fmt.Sscanf(s.written[1], "group 2, 64 operations in batch %d", &batches); err != nil || batches < 20 || batches > 30 {
+		t.Errorf("%q, %v: want 20 to 30 batches", s.written[1], err)
 	}
 }
 
