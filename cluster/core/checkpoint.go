@@ -34,7 +34,6 @@ type gathered struct {
 	latest.Changes
 	conf     *raftpb.ConfState
 	logBytes int
-	latest   int // bytes of the last entry, as many as the next one may add
 	entries  int
 	since    uint64 // tick of the first entry
 }
@@ -45,8 +44,7 @@ func (g *gathered) add(changes []wire.Change, entry *raftpb.Entry, tick uint64) 
 		g.since = tick
 	}
 	g.entries++
-	g.latest = len(entry.GetData())
-	g.logBytes += g.latest
+	g.logBytes += len(entry.GetData())
 	for i := range changes {
 		g.Put(&changes[i])
 	}
@@ -74,7 +72,7 @@ func (c *checkpoints) tick() {
 func (c *checkpoints) checkpointDue() bool {
 	g := &c.gathered
 	return g.conf != nil || g.Bytes() >= checkpointBytes || g.logBytes >= checkpointLogBytes ||
-		g.entries >= cmp.Or(c.maxEntries, checkpointEntries) || g.Bytes()+g.latest > raftlog.SharedWrite && c.log.IsShared()
+		g.entries >= cmp.Or(c.maxEntries, checkpointEntries) || g.Bytes() >= raftlog.SharedWrite && c.log.IsShared()
 }
 
 // Checkpoint queues the write of the state at the applied index, unless it is written

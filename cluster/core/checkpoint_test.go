@@ -157,6 +157,18 @@ func TestCheckpoint_SmallerOnSharedDisk(t *testing.T) {
 	}
 }
 
+// A key that each entry overwrites does not cost a checkpoint for each.
+func TestCheckpoint_HotKeyOnSharedDisk(t *testing.T) {
+	r := newRig(t).follow()
+	r.share()
+	for range 20 {
+		r.applyResult(fact.Result{Changes: []wire.Change{change("hot", string(make([]byte, raftlog.SharedWrite*9/10)))}})
+	}
+	if written := r.state(); len(written) > 0 {
+		t.Errorf("%d changes are written early", len(written))
+	}
+}
+
 // A member that starts applies the entries behind its checkpoint again, and comes to the
 // same state.
 func TestCheckpoint_RestartAppliesAgain(t *testing.T) {

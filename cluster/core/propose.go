@@ -58,12 +58,12 @@ func (c *Core) propose() error {
 	if c.inbox.Empty() && !settle && !due || c.node.BasicStatus().LeadTransferee != raft.None {
 		return nil // during a transfer the inbox keeps what it has: the transfer may be abandoned
 	}
-	data := appendEntryHeader(make([]byte, 0, min(c.inbox.Size(), inbox.MaxBatchBytes)+128))
-	level, _ := c.machine.Level()
 	ordinary := inbox.MaxBatchBytes
 	if c.log.IsShared() {
 		ordinary = raftlog.SharedWrite // as long as this entry is written, the entries of other groups wait
 	}
+	data := appendEntryHeader(make([]byte, 0, min(c.inbox.Size(), ordinary)+128))
+	level, _ := c.machine.Level()
 	data, err := c.inbox.AppendBatch(data, level, c.clock.time, ordinary)
 	if err != nil {
 		return fmt.Errorf("encoding a batch: %w", err)

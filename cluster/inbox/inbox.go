@@ -48,7 +48,8 @@ type share struct {
 	clients  bool
 	urgent   lane
 	ordinary lane
-	taken    int // bytes in the entry that is being filled
+	taken    int  // bytes in the entry that is being filled
+	full     bool // what is next does not fit into it
 }
 
 // Empty reports whether nothing waits.
@@ -144,7 +145,7 @@ func (b *Inbox) prune() {
 func (b *Inbox) Clear() { *b = Inbox{} }
 
 // AppendBatch appends an encoded Batch with submissions: as many as fit into an entry,
-// and at least one if there is any. Of ordinary commands it has up to so many bytes, or one submission that is larger.
+// and at least one if there is any. Of ordinary submissions it has up to so many bytes, or as many as the largest one that is next.
 func (b *Inbox) AppendBatch(data []byte, level uint32, time int64, ordinary int) ([]byte, error) {
 	data, err := proto.MarshalOptions{}.MarshalAppend(data, &wire.Batch{Version: level, Time: time})
 	if err != nil {
@@ -198,13 +199,16 @@ func (b *Inbox) waits(of func(*share) *lane) bool {
 }
 
 // fill appends submissions of one lane, each time from the share of which least is in
-// the entry, until the next one would exceed the limit. With alone, what exceeds it by itself is
-// appended if the entry is empty.
+// the entry, while they do not exceed the limit. A share whose next one would is left to an entry in which it comes first, and
+// keeps the others from nothing. With alone, what exceeds the limit by itself is appended if the entry is empty.
 func (b *Inbox) fill(data []byte, limit int, of func(*share) *lane, alone bool) []byte {
+	for _, h := range b.shares {
+		h.full = false
+	}
 	for {
 		var next *share
 		for _, h := range b.shares {
-			if !of(h).empty() && (next == nil || h.taken < next.taken) {
+			if !of(h).empty() && !h.full && (next == nil || h.taken < next.taken) {
 				next = h
 			}
 		}
@@ -213,7 +217,8 @@ func (b *Inbox) fill(data []byte, limit int, of func(*share) *lane, alone bool) 
 		}
 		from := of(next)
 		if len(data)+from.front().size > limit && (!alone || b.taken() > 0) {
-			return data
+			next.full = true
+			continue
 		}
 		q := from.pop()
 		b.bytes -= q.bytes()

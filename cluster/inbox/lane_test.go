@@ -97,6 +97,28 @@ func TestInbox_FewOrdinaryBytes(t *testing.T) {
 	}
 }
 
+// What does not fit keeps no other member's commands from an entry, and has its turn.
+func TestInbox_SmallBesideLarge(t *testing.T) {
+	const ordinary, entries, small = 136 << 10, 12, 10
+	var b Inbox
+	for seq := range uint64(entries) {
+		b.Add(2, from(2, seq+1, 128<<10))
+		b.Add(3, from(3, seq+1, 250<<10))
+	}
+	count := make(map[uint64]int)
+	for i := range uint64(entries) {
+		for seq := range uint64(small) {
+			b.Add(4, from(4, i*small+seq+1, 100))
+		}
+		for _, call := range b.entryUpTo(t, ordinary) {
+			count[call[0]]++
+		}
+	}
+	if count[4] < entries*small*2/3 || count[2] < entries/3 || count[3] < entries/3 {
+		t.Errorf("%d entries have %d and %d large ones, and %d small ones of %d", entries, count[2], count[3], count[4], entries*small)
+	}
+}
+
 // The limit drops what the process with most has sent last, also if another one has added.
 func TestLane_DropsFromLargest(t *testing.T) {
 	var l lane
