@@ -29,9 +29,11 @@ func (m *Machine) advance(time int64) {
 	for _, inc := range silent {
 		m.dropPlaces(inc, &shortened)
 	}
-	late, together := removing{m}.overdue(), removing{m}.endsTogether()
-	if late != nil && together {
-		removing{m}.begin(late, &shortened)
+	var late *member
+	if out := (removing{m}); out.endsTogether() {
+		if late = out.overdue(); late != nil {
+			out.begin(late, &shortened)
+		}
 	}
 	m.endSessions(nil, fact.Expired, shortened)
 	bounding{m}.end()
@@ -41,13 +43,10 @@ func (m *Machine) advance(time int64) {
 	for _, inc := range silent {
 		m.drop(inc, fact.Expired)
 	}
-	switch {
-	case late == nil:
-	case together:
+	if late != nil {
 		removing{m}.finish(late)
-	default:
-		removing{m}.remove(late)
 	}
+	removing{m}.removeOverdue()
 	m.dropTombstones()
 }
 

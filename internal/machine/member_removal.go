@@ -57,6 +57,16 @@ func (x removing) overdue() *member {
 	return nil
 }
 
+// removeOverdue removes that member below the level at which its sessions end with others.
+func (x removing) removeOverdue() {
+	if x.endsTogether() {
+		return
+	}
+	if late := x.overdue(); late != nil {
+		x.remove(late)
+	}
+}
+
 // removeMember removes the incarnation's member from the group, or another one. Its ID is
 // kept, so that it is never used again. A member that can vote must remain: another voter, or
 // a member that runs and can be promoted.
