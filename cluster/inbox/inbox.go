@@ -144,8 +144,8 @@ func (b *Inbox) prune() {
 // Clear drops all that waits, and forgets what is in flight.
 func (b *Inbox) Clear() { *b = Inbox{} }
 
-// AppendBatch appends an encoded Batch with submissions: as many as fit into an entry,
-// and at least one if there is any. Of ordinary submissions it has up to so many bytes, or as many as the largest one that is next.
+// AppendBatch appends an encoded Batch with submissions: as many as fit into an entry, and at least one if there is any. Of ordinary ones it
+// has one of the member whose turn it is, whatever its size, and others up to so many bytes.
 func (b *Inbox) AppendBatch(data []byte, level uint32, time int64, ordinary int) ([]byte, error) {
 	data, err := proto.MarshalOptions{}.MarshalAppend(data, &wire.Batch{Version: level, Time: time})
 	if err != nil {
@@ -162,29 +162,44 @@ func (b *Inbox) AppendBatch(data []byte, level uint32, time int64, ordinary int)
 	data = b.fill(data, limit-b.besideUrgent(), urgentLane, b.curtailed || !b.waits(ordinaryLane))
 	if b.curtailed {
 		ordinary = min(ordinary, maxCurtailed)
+		limit = min(limit, len(data)+ordinary)
 	}
-	limit = min(limit, len(data)+b.roomOf(ordinary))
-	data = b.fill(data, limit, ordinaryLane, true)
+	ordinary = min(limit, len(data)+ordinary)
+	data = b.serveTurn(data, limit)
+	data = b.fill(data, ordinary, ordinaryLane, true)
 	b.curtailed = b.curtailed && b.waits(ordinaryLane)
 	b.prune()
-	if len(b.shares) > 1 { // another share is first next time
-		b.shares = append(b.shares[1:], b.shares[0])
-	}
 	return data, nil
+}
+
+// serveTurn appends what is next of the first share of which something ordinary waits, if that does not exceed the limit, and gives the next share its turn.
+// Else it has its turn in the next entry, which is not curtailed and has room for it: so no share waits for more than one turn of each other one,
+// whatever the sizes are.
+func (b *Inbox) serveTurn(data []byte, limit int) []byte {
+	i := slices.IndexFunc(b.shares, func(h *share) bool { return !h.ordinary.empty() })
+	if i < 0 {
+		i = 0 // the urgent ones take turns
+	} else if h := b.shares[i]; len(data)+h.ordinary.front().size <= limit {
+		data = b.take(data, h, &h.ordinary)
+	} else {
+		return data
+	}
+	if len(b.shares) > 1 {
+		h := b.shares[i]
+		b.shares = append(slices.Delete(b.shares, i, i+1), h)
+	}
+	return data
 }
 
 // besideUrgent returns the bytes of an entry that urgent commands leave to ordinary ones,
 // if any wait: a quarter, and enough for each that is next of its member unless the entry
 // is curtailed. So a stream of urgent commands starves no other.
-func (b *Inbox) besideUrgent() (room int) { return b.roomOf(MaxBatchBytes / 4) }
-
-// roomOf returns so many bytes for ordinary commands, or more for a larger one that is next; 0: none waits.
-func (b *Inbox) roomOf(least int) (room int) {
+func (b *Inbox) besideUrgent() (room int) {
 	for _, h := range b.shares {
 		if h.ordinary.empty() {
 			continue
 		}
-		if room = max(room, least); !b.curtailed {
+		if room = max(room, MaxBatchBytes/4); !b.curtailed {
 			room = max(room, h.ordinary.front().size)
 		}
 	}
@@ -199,8 +214,8 @@ func (b *Inbox) waits(of func(*share) *lane) bool {
 }
 
 // fill appends submissions of one lane, each time from the share of which least is in
-// the entry, while they do not exceed the limit. A share whose next one would is left to an entry in which it comes first, and
-// keeps the others from nothing. With alone, what exceeds the limit by itself is appended if the entry is empty.
+// the entry, while they do not exceed the limit. A share whose next one would is left to the entry of its turn, and
+// keeps nothing of the others from this one. With alone, what exceeds the limit by itself is appended if the entry is empty.
 func (b *Inbox) fill(data []byte, limit int, of func(*share) *lane, alone bool) []byte {
 	for _, h := range b.shares {
 		h.full = false
@@ -220,12 +235,16 @@ func (b *Inbox) fill(data []byte, limit int, of func(*share) *lane, alone bool) 
 			next.full = true
 			continue
 		}
-		q := from.pop()
-		b.bytes -= q.bytes()
-		next.taken += q.size
-		b.tickets.proposed(q.Submission)
-		data = wire.AppendSubmission(data, q.Submission, q.size)
+		data = b.take(data, next, from)
 	}
+}
+
+func (b *Inbox) take(data []byte, h *share, from *lane) []byte {
+	q := from.pop()
+	b.bytes -= q.bytes()
+	h.taken += q.size
+	b.tickets.proposed(q.Submission)
+	return wire.AppendSubmission(data, q.Submission, q.size)
 }
 
 func (b *Inbox) taken() (sum int) {

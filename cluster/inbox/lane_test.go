@@ -119,6 +119,30 @@ func TestInbox_SmallBesideLarge(t *testing.T) {
 	}
 }
 
+// Urgent commands in each entry, of another member or of the same one, do not keep large ordinary ones from their turn.
+func TestInbox_LargeBesideUrgent(t *testing.T) {
+	const ordinary, entries = 136 << 10, 24
+	for name, urgentFrom := range map[string]byte{"of another member": 4, "of the same member": 2} {
+		var b Inbox
+		count := make(map[uint64]int)
+		for i := range uint64(entries) {
+			b.Add(2, from(2, 2*i+1, 200<<10))
+			b.Add(3, from(3, i+1, 200<<10))
+			b.Add(5, from(5, i+1, 1<<10))
+			b.Add(uint64(urgentFrom), urgently(from(urgentFrom, 2*i+2, 100)))
+			for _, call := range b.entryUpTo(t, ordinary) {
+				count[call[0]]++
+			}
+		}
+		if urgentFrom == 2 {
+			count[2] -= entries
+		}
+		if least := entries/2/3 - 1; min(count[2], count[3]) < least || count[5] < entries-6 {
+			t.Errorf("urgent ones %s: %d entries have %d and %d large ones, want %d each, and %d small ones", name, entries, count[2], count[3], least, count[5])
+		}
+	}
+}
+
 // The limit drops what the process with most has sent last, also if another one has added.
 func TestLane_DropsFromLargest(t *testing.T) {
 	var l lane
