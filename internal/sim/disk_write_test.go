@@ -73,6 +73,7 @@ func (proc *process) beginWriting() {
 // writeAll writes what all groups have submitted.
 func (proc *process) writeAll() {
 	proc.writing = false
+	proc.flushTable()
 	w := &writing{process: proc, failed: proc.diskFault.failsNow()}
 	w.taken = slices.DeleteFunc(proc.writes, func(w diskWrite) bool { return w.process.process != w.process }) // of a deleted group
 	proc.writes = nil
@@ -81,6 +82,31 @@ func (proc *process) writeAll() {
 	}
 	w.write()
 	w.finish()
+}
+
+// tableBytes is after how many bytes a table in memory becomes a file. It is never full before.
+const (
+	tableBytes = 48 << 10
+	maxTable   = 1 << 20
+)
+
+// flushTable does what Pebble does when its table is full, which depends on chance: the towers of its skip list are drawn. What was not synced before is
+// durable from then on, so that a run could not be repeated.
+func (proc *process) flushTable() {
+	db, unpin, err := proc.store.Pin()
+	if err != nil {
+		proc.sim.fail("member %d: %v", proc.n, err)
+		return
+	}
+	defer unpin()
+	written := db.Metrics().WAL.BytesIn
+	if written < proc.flushed+tableBytes {
+		return
+	}
+	proc.flushed = written
+	if err := db.Flush(); err != nil {
+		proc.sim.fail("member %d: flush: %v", proc.n, err)
+	}
 }
 
 // writing is one turn of the disk.

@@ -87,6 +87,7 @@ type hostProcess struct {
 	crashPoint  crashPoint
 	writes      []diskWrite // of all groups, that the disk has not begun
 	writing     bool
+	flushed     uint64     // bytes that the store had written when its table became a file
 	lostDisk    *vfs.MemFS // the disk as the crash leaves it, if that was before now
 }
 
@@ -117,7 +118,7 @@ func newSimMember(sim *simulation, n int) *simMember {
 func (m *simMember) id() uint64 { return uint64(m.n + 1) }
 
 func (m *simMember) openDisk() (*storage.Store, *raftlog.Log) {
-	store, err := storage.Open(storage.Options{FS: newFaultyFS(m.disk, m.diskFault), Inline: true, MemTableSize: 64 << 10})
+	store, err := storage.Open(storage.Options{FS: newFaultyFS(m.disk, m.diskFault), Inline: true, MemTableSize: maxTable})
 	if err != nil {
 		m.sim.fail("member %d: open the disk: %v", m.n, err)
 	}
