@@ -177,18 +177,26 @@ func (b *Inbox) AppendBatch(data []byte, level uint32, time int64, ordinary int)
 // whatever the sizes are.
 func (b *Inbox) serveTurn(data []byte, limit int) []byte {
 	i := slices.IndexFunc(b.shares, func(h *share) bool { return !h.ordinary.empty() })
-	if i < 0 {
-		i = 0 // the urgent ones take turns
-	} else if h := b.shares[i]; len(data)+h.ordinary.front().size <= limit {
+	if i >= 0 {
+		h := b.shares[i]
+		if len(data)+h.ordinary.front().size > limit {
+			return data
+		}
 		data = b.take(data, h, &h.ordinary)
-	} else {
-		return data
+		b.toBack(i)
 	}
-	if len(b.shares) > 1 {
+	if i != 0 {
+		b.toBack(0) // nothing ordinary waits of it: the urgent ones take turns as well
+	}
+	return data
+}
+
+// toBack gives a share the last turn.
+func (b *Inbox) toBack(i int) {
+	if i < len(b.shares) {
 		h := b.shares[i]
 		b.shares = append(slices.Delete(b.shares, i, i+1), h)
 	}
-	return data
 }
 
 // besideUrgent returns the bytes of an entry that urgent commands leave to ordinary ones,

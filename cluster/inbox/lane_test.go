@@ -143,6 +143,30 @@ func TestInbox_LargeBesideUrgent(t *testing.T) {
 	}
 }
 
+// Large urgent commands take turns, also if none of their members has ordinary ones.
+func TestInbox_UrgentTakeTurns(t *testing.T) {
+	const entries = 12
+	var b Inbox
+	count := make(map[uint64]int)
+	for i := range uint64(entries) {
+		for member := byte(2); member <= 5; member++ {
+			b.Add(uint64(member), urgently(from(member, i+1, 240<<10)))
+		}
+		b.Add(6, from(6, i+1, 100))
+		for _, call := range b.entryUpTo(t, 136<<10) {
+			count[call[0]]++
+		}
+	}
+	for member := uint64(2); member <= 5; member++ {
+		if count[member] < entries/2 {
+			t.Errorf("%d entries have %d urgent commands of member %d: %v", entries, count[member], member, count)
+		}
+	}
+	if count[6] < entries-2 {
+		t.Errorf("%d entries have %d ordinary commands", entries, count[6])
+	}
+}
+
 // The limit drops what the process with most has sent last, also if another one has added.
 func TestLane_DropsFromLargest(t *testing.T) {
 	var l lane

@@ -27,10 +27,17 @@ func (b *Inbox) entry(t *testing.T) (tickets [][2]uint64) {
 // entryUpTo is entry with so many bytes of ordinary commands.
 func (b *Inbox) entryUpTo(t *testing.T, ordinary int) (tickets [][2]uint64) {
 	t.Helper()
-	for _, s := range b.batchUpTo(t, ordinary).GetSubmissions() {
+	batch := b.batchUpTo(t, ordinary)
+	for _, s := range batch.GetSubmissions() {
 		if s.GetUrgent() || s.GetApplied() != 0 {
 			t.Error("the log contains what is for the leader only")
 		}
+	}
+	return ticketsOf(batch)
+}
+
+func ticketsOf(b *wire.Batch) (tickets [][2]uint64) {
+	for _, s := range b.GetSubmissions() {
 		for _, c := range s.GetCalls() {
 			tickets = append(tickets, [2]uint64{uint64(s.GetIncarnation()[0]), c.GetSeq()})
 		}
