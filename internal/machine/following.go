@@ -98,13 +98,7 @@ func (x grouping) follow(c *wire.FollowMembers) *wire.Reply {
 			removed = append(removed, x.members[id])
 		}
 	}
-	if out := (removing(x)); out.endsTogether() {
-		out.remove(removed...)
-	} else {
-		for _, k := range removed {
-			out.remove(k)
-		}
-	}
+	removing(x).remove(removed...)
 	return x.reply(wire.Code_OK)
 }
 

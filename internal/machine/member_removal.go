@@ -100,8 +100,14 @@ func (m *Machine) removeMember(inc *incarnation, c *wire.RemoveMember) *wire.Rep
 func (x removing) endsTogether() bool { return x.levels.agreed >= wire.LevelTogether }
 
 // remove removes members: their processes are unregistered, and their sessions and checks end. All the sessions end before anything
-// is granted that one of them held.
+// is granted that one of them held, unless the level is below that of endsTogether.
 func (x removing) remove(all ...*member) {
+	if len(all) > 1 && !x.endsTogether() {
+		for _, k := range all {
+			x.remove(k)
+		}
+		return
+	}
 	var shortened shortened
 	for _, k := range all {
 		x.begin(k, &shortened)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/conclave-go/conclave/cluster/core"
@@ -99,7 +100,7 @@ func (proc *process) flushTable() {
 		return
 	}
 	defer unpin()
-	written := db.Metrics().WAL.BytesIn
+	written := logBytes(db)
 	if written < proc.flushed+tableBytes {
 		return
 	}
@@ -160,8 +161,11 @@ func (w *writing) bytes() uint64 {
 		return 0
 	}
 	defer unpin()
-	return db.Metrics().WAL.BytesIn
+	return logBytes(db)
 }
+
+// logBytes returns how many bytes the database has written to its log, synced or not.
+func logBytes(db *pebble.DB) uint64 { return db.Metrics().WAL.BytesIn }
 
 // done reports a write. Nothing may be reported when the batch is not on the disk, whichever group's it is.
 func (w *writing) done(d diskWrite, err error) {

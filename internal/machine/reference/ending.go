@@ -246,9 +246,9 @@ func (r *Model) fire() {
 	for _, id := range silent {
 		shortened.add(r.dropPlaces(id))
 	}
-	gone, together := removing{r}.lateMember(), r.Level >= wire.LevelTogether
-	if gone != 0 && together {
-		if shortened.add(removing{r}.strike(gone)); len(due) > 0 {
+	overdue, together := removing{r}.lateMember(), r.Level >= wire.LevelTogether
+	if overdue != 0 && together {
+		if shortened.add(removing{r}.strike(overdue)); len(due) > 0 {
 			jobs{r}.reached("a member removed while sessions expire")
 		}
 	}
@@ -266,11 +266,11 @@ func (r *Model) fire() {
 		r.drop(id, fact.Expired)
 	}
 	switch {
-	case gone == 0:
+	case overdue == 0:
 	case together:
-		removing{r}.clear(gone)
+		removing{r}.clear(overdue)
 	default:
-		removing{r}.expel(gone)
+		removing{r}.expel(overdue)
 	}
 	r.forgetPast()
 }

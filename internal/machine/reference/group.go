@@ -229,18 +229,18 @@ func (x groups) follow(c *wire.FollowMembers) *wire.Reply {
 			}
 		}
 	}
-	var gone []uint64
+	var removed []uint64
 	for _, m := range x.Members() {
 		if !slices.Contains(ids, m.ID) {
 			jobs(x).reached("groups: a member removed")
-			gone = append(gone, m.ID)
+			removed = append(removed, m.ID)
 		}
 	}
 	if x.Level >= wire.LevelTogether {
-		removing(x).expel(gone...)
+		removing(x).expel(removed...)
 		return answer(wire.Code_OK)
 	}
-	for _, id := range gone {
+	for _, id := range removed {
 		removing(x).expel(id)
 	}
 	return answer(wire.Code_OK)
