@@ -16,10 +16,15 @@ type elections struct {
 	campaignPause uint64 // ticks from that to the following one; 0: it is the last
 }
 
-// tick campaigns if that is due.
+// tick campaigns if that is due. A leader that was forgotten and known again between two Readys is no change of leaders to raft, so
+// that the campaign is still planned then.
 func (e *elections) tick() {
-	if e.campaignAt != 0 && e.ticks >= e.campaignAt && e.role.Lead == raft.None {
+	switch {
+	case e.campaignAt == 0 || e.ticks < e.campaignAt:
+	case e.role.Lead == raft.None:
 		e.campaign()
+	default:
+		e.leaderKnown()
 	}
 }
 

@@ -134,9 +134,10 @@ func TestPeerDisconnected_FollowerCampaigns(t *testing.T) {
 		t.Errorf("all campaign at once: after %v ticks", delays)
 	}
 	for name, event := range map[string]func(*rig){
-		"another follower's":   func(r *rig) { r.PeerDisconnected(3) },
-		"the leader is alive":  func(r *rig) { r.PeerDisconnected(2); r.settle(); r.mustReceive(message(raftpb.MsgHeartbeat, 2, 5)) },
-		"another member leads": func(r *rig) { r.PeerDisconnected(2); r.settle(); r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6)) },
+		"another follower's":     func(r *rig) { r.PeerDisconnected(3) },
+		"the leader is alive":    func(r *rig) { r.PeerDisconnected(2); r.settle(); r.mustReceive(message(raftpb.MsgHeartbeat, 2, 5)) },
+		"alive in the same Take": func(r *rig) { r.PeerDisconnected(2); r.mustReceive(message(raftpb.MsgHeartbeat, 2, 5)) },
+		"another member leads":   func(r *rig) { r.PeerDisconnected(2); r.settle(); r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t).follow()
@@ -144,6 +145,9 @@ func TestPeerDisconnected_FollowerCampaigns(t *testing.T) {
 			r.settle()
 			if at := asks(r); at != 0 || r.Status().Leader == raft.None {
 				t.Errorf("campaigns at tick %d, led by %d", at, r.Status().Leader)
+			}
+			if r.campaignAt != 0 { // a member that is about to campaign is not quiet
+				t.Errorf("still plans to campaign, at tick %d of %d", r.campaignAt, r.ticks)
 			}
 		})
 	}
