@@ -58,7 +58,7 @@ func runIdle(ctx context.Context, o options, out io.Writer) error {
 	if err := pass(ctx, o.idle/4); err != nil { // a new group raises its feature level, and connects
 		return err
 	}
-	if err := createIdle(ctx, g, o.groups); err != nil {
+	if err := createIdle(ctx, g, o.groups, o.held); err != nil {
 		return err
 	}
 	prof, err := newProfile(o.profile)
@@ -83,7 +83,11 @@ func runIdle(ctx context.Context, o options, out io.Writer) error {
 		cost{"goroutines", float64(runtime.NumGoroutine()-goroutines) / members, "", "of the group, beyond those before it", true},
 		cost{"heap", (float64(heapInUse()) - float64(heap)) / members / (1 << 10), "KiB", "live after a collection, beyond that before the group", true},
 	)
-	fmt.Fprintf(out, "a group of %d that no caller uses, with %d further groups, for %v; of each member:\n", members, o.groups, after.at.Sub(before.at).Round(time.Millisecond))
+	holds := ""
+	if o.held {
+		holds = " with a lock held in each"
+	}
+	fmt.Fprintf(out, "a group of %d that no caller uses, with %d further groups%s, for %v; of each member:\n", members, o.groups, holds, after.at.Sub(before.at).Round(time.Millisecond))
 	for _, c := range costs {
 		fmt.Fprint(out, c)
 	}
@@ -94,8 +98,11 @@ func runIdle(ctx context.Context, o options, out io.Writer) error {
 // have changed is on the disk.
 const untilQuiet = 3 * time.Minute
 
-// createIdle creates further groups, and waits until they are quiet.
-func createIdle(ctx context.Context, g group, groups int) error {
+// untilHeld is how long what the creation of groups leaves to do takes: checkpoints, and moves of leaders.
+const untilHeld = 20 * time.Second
+
+// createIdle creates further groups, and waits until they are quiet, or acquires a lock in each.
+func createIdle(ctx context.Context, g group, groups int, held bool) error {
 	if groups == 0 {
 		return nil
 	}
@@ -103,10 +110,19 @@ func createIdle(ctx context.Context, g group, groups int) error {
 	for i := range groups {
 		names = append(names, fmt.Sprint("idle-", i))
 	}
-	if _, err := furtherOf(ctx, g, names...); err != nil {
+	list, err := furtherOf(ctx, g, names...)
+	switch {
+	case err != nil:
 		return err
+	case !held:
+		return pass(ctx, untilQuiet)
 	}
-	return pass(ctx, untilQuiet)
+	for _, of := range list {
+		if _, err := of.FencedLock("held").Lock(ctx); err != nil {
+			return err
+		}
+	}
+	return pass(ctx, untilHeld)
 }
 
 // pass waits: the subject is what happens in that time.

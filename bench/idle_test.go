@@ -45,6 +45,7 @@ func TestRun_ConflictingFlags(t *testing.T) {
 	for name, o := range map[string]options{
 		"growth and idle":          {idle: time.Second, growth: "all"},
 		"idle and svg":             {idle: time.Second, svg: "chart.svg"},
+		"idle, held, no groups":    {idle: time.Second, held: true},
 		"idle and memory":          {idle: time.Second, memory: true},
 		"growth, cpu time":         {growth: "all", profile: "cpu"},
 		"path and idle":            {path: time.Second, idle: time.Second},

@@ -51,6 +51,7 @@ type options struct {
 	growth    string
 	growthMax int
 	idle      time.Duration
+	held      bool
 	groups    int
 	path      time.Duration
 	footprint time.Duration
@@ -74,6 +75,7 @@ func main() {
 	flag.StringVar(&o.growth, "growth", "", "instead of workloads, measure conclave while something grows: comma-separated `names`, or all; list prints them")
 	flag.IntVar(&o.growthMax, "growth-max", 100_000, "largest `number` of locks, sessions and so on with -growth; a million locks take a minute")
 	flag.IntVar(&o.groups, "groups", 0, "with -idle, further `groups` that no caller uses either, 0 to 1000; the measurement begins when they have become quiet")
+	flag.BoolVar(&o.held, "held", false, "with -groups, one lock is held in each further group, so that none is quiet")
 	flag.DurationVar(&o.idle, "idle", 0, "instead of workloads, measure for so long what a group of three costs that no caller uses")
 	flag.DurationVar(&o.path, "path", 0, "instead of workloads, follow the calls of a lone caller through the goroutines for so long; with -memory, of members without a directory")
 	flag.DurationVar(&o.footprint, "footprint", 0, "instead of workloads, measure the disk and memory of three members while a client locks and unlocks for so long; a quarter of it is added without calls; needs -agent")
@@ -124,6 +126,8 @@ func (o options) check() error {
 		return fmt.Errorf("-rate %d: want 2 to 100000", o.rate)
 	case o.groups < 0 || o.groups > 1000 || o.groups > 0 && o.idle == 0:
 		return fmt.Errorf("-groups %d: want 0 to 1000, with -idle", o.groups)
+	case o.held && o.groups == 0:
+		return errors.New("-held is for -groups: want their number, with -idle")
 	case o.idle < 0 || o.idle > time.Hour:
 		return fmt.Errorf("-idle %v: want at most 1h", o.idle)
 	case o.path < 0 || o.path > time.Minute: // the trace is in memory: 3 MB a second
