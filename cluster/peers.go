@@ -56,7 +56,7 @@ func (m *Member) openPort() error {
 		Durable:      m.durable,
 		Endorsed:     func(p transport.Peer, chain []*wire.Endorsement) { m.membership.endorsed(p, chain) },
 		Endorsements: func() []*wire.Endorsement { return m.identity.Get().GetEndorsements() },
-		Timing:       m.seams.timing(),
+		Timing:       m.cfg.timing(m.seams),
 
 		Client:         m.serveClient,
 		ClientsRefused: m.clientsRefused,
@@ -150,11 +150,15 @@ func (m *Member) reconnected(member uint64) {
 // of virtual time.
 func (h Seams) pace() time.Duration { return time.Duration(max(h.Slow, 1)) }
 
-func (h Seams) timing() transport.Timing {
-	if h.Slow == 0 {
-		return transport.Timing{} // its defaults
+// gatherShare is the part of a heartbeat interval in which heartbeats of further groups wait for one another.
+const gatherShare = 8
+
+func (c *Config) timing(h Seams) transport.Timing {
+	t := transport.Timing{Gather: c.Heartbeat / gatherShare}
+	if h.Slow != 0 {
+		t.KeepAlive, t.KeepAliveTimeout = h.pace()*time.Second, h.pace()*5*time.Second
 	}
-	return transport.Timing{KeepAlive: h.pace() * time.Second, KeepAliveTimeout: h.pace() * 5 * time.Second}
+	return t
 }
 
 const (

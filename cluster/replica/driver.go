@@ -52,9 +52,23 @@ func (d driver) Send(message *raftpb.Message) {
 		d.cfg.Fail(fmt.Errorf("encode a raft message: %w", err))
 		return
 	}
-	if !d.peers.Send(message.GetTo(), &wire.Frame{Body: &wire.Frame_Raft{Raft: body}}) {
+	send := d.peers.Send
+	if d.cfg.Number != 0 && isHeartbeat(message) {
+		send = d.peers.SendLater
+	}
+	if !send(message.GetTo(), &wire.Frame{Body: &wire.Frame_Raft{Raft: body}}) {
 		d.core.Unreachable(message.GetTo())
 	}
+}
+
+// isHeartbeat reports whether a message is a heartbeat that no read waits for, or its answer. Those of all further groups in use have one write to each
+// peer, at any moment of the interval, so that a group costs no system calls.
+func isHeartbeat(m *raftpb.Message) bool {
+	switch m.GetType() {
+	case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
+		return len(m.GetContext()) == 0
+	}
+	return false
 }
 
 func (d driver) Forward(to uint64, s *wire.Submission) {

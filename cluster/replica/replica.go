@@ -123,6 +123,8 @@ type Host interface {
 type Peers interface {
 	// Send sends a frame, and reports false if there is no connection.
 	Send(member uint64, f *wire.Frame) bool
+	// SendLater is Send for a frame that may wait for others, a part of a heartbeat interval.
+	SendLater(member uint64, f *wire.Frame) bool
 	OpenSnapshot(ctx context.Context, member uint64, h *wire.SnapshotHeader) (*transport.SnapshotWriter, error)
 }
 
@@ -135,6 +137,11 @@ type numbered struct {
 func (n numbered) Send(member uint64, f *wire.Frame) bool {
 	f.Group = n.group
 	return n.Peers.Send(member, f)
+}
+
+func (n numbered) SendLater(member uint64, f *wire.Frame) bool {
+	f.Group = n.group
+	return n.Peers.SendLater(member, f)
 }
 
 func (n numbered) OpenSnapshot(ctx context.Context, member uint64, h *wire.SnapshotHeader) (*transport.SnapshotWriter, error) {

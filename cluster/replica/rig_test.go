@@ -117,6 +117,7 @@ func (idle) Tick()                                  {}
 func (idle) Resend()                                {}
 func (idle) Restored()                              {}
 func (idle) Send(uint64, *wire.Frame) (sent bool)   { return false }
+func (idle) SendLater(uint64, *wire.Frame) bool     { return false }
 func (idle) OpenSnapshot(context.Context, uint64, *wire.SnapshotHeader) (*transport.SnapshotWriter, error) {
 	return nil, errors.New("there is no other member")
 }

@@ -165,6 +165,7 @@ type Timing struct {
 	BackoffMax       time.Duration // longest such wait. Default 2 s
 	Idle             time.Duration // idle timeout of packet connections. Default 30 s
 	Form             time.Duration // timeout of a proposal's answer. Default 10 s
+	Gather           time.Duration // how long a frame of SendLater waits for others. Default 10 ms
 }
 
 // withDefaults returns a completed copy and an error that lists every fault.
@@ -226,6 +227,7 @@ func (t *Timing) complete() {
 	setDefault(&t.BackoffMax, 2*time.Second)
 	setDefault(&t.Idle, 30*time.Second)
 	setDefault(&t.Form, 10*time.Second)
+	setDefault(&t.Gather, 10*time.Millisecond)
 }
 
 func (c *Config) faults() error {

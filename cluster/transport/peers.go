@@ -140,19 +140,31 @@ const (
 // connected, its queue is full, or the frame exceeds the limit. True promises
 // nothing: a connection may break with frames queued.
 func (s *peers) Send(to uint64, f *wire.Frame) bool {
-	p := s.peer(to)
+	p, size := s.outbound(to, f)
 	if p == nil {
 		return false
 	}
-	size := proto.Size(f)
+	if submission := f.GetSubmission(); submission != nil && !submission.GetUrgent() {
+		return p.queue.PushBulk(f.GetGroup(), f, size)
+	}
+	return p.queue.Push(f.GetGroup(), f, size)
+}
+
+// SendLater is Send for a frame that may wait for others of Timing.Gather, so that one write has them all: each write and each read costs more
+// than a heartbeat.
+func (s *peers) SendLater(to uint64, f *wire.Frame) bool {
+	p, size := s.outbound(to, f)
+	return p != nil && p.queue.PushLater(f.GetGroup(), f, size, s.cfg.Timing.Gather)
+}
+
+// outbound returns the peer that a frame is for, and the frame's bytes; nil: the frame cannot be sent.
+func (s *peers) outbound(to uint64, f *wire.Frame) (p *peer, size int) {
+	size = proto.Size(f)
 	if size > s.cfg.Limits.Frame {
 		s.cfg.Logger.Error("frame not sent: size limit exceeded", "to", wire.MemberID(to), "bytes", size, "limit", s.cfg.Limits.Frame)
-		return false
+		return nil, 0
 	}
-	if submission := f.GetSubmission(); submission != nil && !submission.GetUrgent() {
-		return p.queue.PushBulk(f.GetGroup(), f, size+frameHeader)
-	}
-	return p.queue.Push(f.GetGroup(), f, size+frameHeader)
+	return s.peer(to), size + frameHeader
 }
 
 func (s *peers) peer(member uint64) *peer {

@@ -22,6 +22,7 @@ type Queue[T any] struct {
 	bulk                load
 	writing, writeBytes int // being written
 	waiting             []*waiter[T]
+	gather              gathering
 }
 
 // reserve is what each flow may have in the queue although others have filled that.
@@ -70,6 +71,7 @@ func (q *Queue[T]) Reset(accept bool) {
 	clear(q.flows)
 	q.ring, q.spare = nil, nil
 	q.queued, q.bulk, q.writing, q.writeBytes = load{}, load{}, 0, 0
+	q.gather.stop()
 	select {
 	case <-q.Ready:
 	default:
@@ -84,6 +86,7 @@ func (q *Queue[T]) Push(number uint32, item T, size int) bool {
 		return false
 	}
 	q.put(number, item, size)
+	q.signal()
 	return true
 }
 
@@ -92,7 +95,6 @@ func (q *Queue[T]) put(number uint32, item T, size int) {
 	l.items = append(l.items, sized[T]{item, size})
 	l.queued.add(size)
 	q.queued.add(size)
-	q.signal()
 }
 
 // PushBulk is Push for what is bulk.
@@ -174,6 +176,7 @@ func (q *Queue[T]) signal() {
 func (q *Queue[T]) Take(limit int) []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.gather.stop()  // what is left is signalled below
 	const fewest = 4 // flows that share a write
 	turn := limit / max(1, min(len(q.ring), fewest))
 	var items []T

@@ -55,6 +55,7 @@ func (q *Queue[T]) admitWaiting() {
 			q.waiting = nil // frees the array
 		}
 		q.put(0, w.item, w.size)
+		q.signal()
 		close(w.admitted)
 	}
 }
