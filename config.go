@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -131,6 +132,9 @@ type Config struct {
 	// MeasuredJobs names jobs of the default group, 64 at most, that [Node.Metrics] has one by one: how their runs in this process have ended, and how long
 	// ago the last success was, in whatever process. So an alert can report that a job has not run. Default: none.
 	MeasuredJobs []string
+	// MeasuredGroupJobs names jobs of further groups by the name of their group, as MeasuredJobs does those of the default one; 64 at most in both together.
+	// [GroupMetrics] has them while there is a group of that name, and from the beginning again after it was deleted. Default: none.
+	MeasuredGroupJobs map[string][]string
 	// Events are called when something happens in the node. Default: none.
 	Events *Events
 	// Tracer traces the node's calls. Default: none.
@@ -184,7 +188,10 @@ func (c *Config) withDefaults() (Config, error) {
 	setDefault(&d.SessionTTL, 10*time.Second)
 	setDefault(&d.HeartbeatInterval, 100*time.Millisecond)
 	setDefault(&d.ElectionTimeout, time.Second)
-	d.SessionChecks, d.MeasuredJobs = slices.Clone(d.SessionChecks), slices.Clone(d.MeasuredJobs)
+	d.SessionChecks, d.MeasuredJobs, d.MeasuredGroupJobs = slices.Clone(d.SessionChecks), slices.Clone(d.MeasuredJobs), maps.Clone(d.MeasuredGroupJobs)
+	for group, names := range d.MeasuredGroupJobs {
+		d.MeasuredGroupJobs[group] = slices.Clone(names)
+	}
 	d.Limits.complete()
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
@@ -234,7 +241,7 @@ func (c *Config) validate() error {
 	check(c.TLS == nil || namesAuthorities(c.TLS), "TLS: want the authorities that issue the members' certificates, got none, so that the system's would be trusted: "+
 		"set RootCAs, and ClientCAs if they differ for members that dial")
 	faults = append(faults, validChecks("SessionChecks", c.SessionChecks)...)
-	faults = append(faults, validMeasuredJobs(c.MeasuredJobs)...)
+	faults = append(faults, validMeasuredJobs(c)...)
 	faults = append(faults, c.validateAddresses()...)
 	return errors.Join(faults...)
 }

@@ -71,5 +71,14 @@ func TestConfig_PortInUse(t *testing.T) {
 
 func TestConfig_MeasuredJobsBounded(t *testing.T) {
 	c := conclave.Config{MeasuredJobs: make([]string, 65)}
-	grouptest.WantOpenError(t, c, conclave.ErrInvalid, "MeasuredJobs: want at most 64, got 65")
+	const bound = "MeasuredJobs: want at most 64 with those of MeasuredGroupJobs, got 65"
+	grouptest.WantOpenError(t, c, conclave.ErrInvalid, bound)
+	c = conclave.Config{MeasuredJobs: make([]string, 33), MeasuredGroupJobs: map[string][]string{"a": make([]string, 16), "b": make([]string, 16)}}
+	grouptest.WantOpenError(t, c, conclave.ErrInvalid, bound)
+}
+
+func TestConfig_MeasuredGroupJobs(t *testing.T) {
+	c := conclave.Config{MeasuredGroupJobs: map[string][]string{"": nil, "tenant": {"", "two", "two"}, "conclave": {"report"}}}
+	grouptest.WantOpenError(t, c, conclave.ErrInvalid, "MeasuredGroupJobs: invalid name: ", `MeasuredGroupJobs: "two" is there twice`,
+		`MeasuredGroupJobs: "conclave" is the default group: name its jobs in MeasuredJobs`)
 }

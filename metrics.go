@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -95,8 +96,8 @@ type GroupMetrics struct {
 	Term   uint64
 	// Commit is the index of the last entry of the group's log known to be committed, and Applied of the last one applied here.
 	Commit, Applied uint64
-	// Metrics is of the group alone. Calls has the kinds that have been called, and Jobs one for all jobs. What a process has once
-	// is 0: Connected, LogLinesDropped, DiskBytes, DiskFree and DiskNeeded.
+	// Metrics is of the group alone. Calls has the kinds that have been called, and Jobs those of Config.MeasuredGroupJobs and one for all others.
+	// What a process has once is 0: Connected, LogLinesDropped, DiskBytes, DiskFree and DiskNeeded.
 	Metrics
 }
 
@@ -179,7 +180,7 @@ func (r CallResult) String() string {
 	return fmt.Sprintf("CallResult(%d)", int(r))
 }
 
-// JobMetrics is about the runs of one of Config.MeasuredJobs or, with Name "", of all other jobs.
+// JobMetrics is about the runs of one of Config.MeasuredJobs, or MeasuredGroupJobs, or, with Name "", of all other jobs.
 type JobMetrics struct {
 	Name string
 	// Runs counts those that have ended in this process, by result: JobDone, JobFailed and JobLost. All three are in it. A run whose result
@@ -187,7 +188,7 @@ type JobMetrics struct {
 	Runs map[JobResult]uint64
 	// Succeeded says that a run of the job, in whatever process, is known to have ended as JobDone: the group retained it at
 	// any time since Open, see [Job.Info]. SinceSuccess is how long ago the last one ended: by this process's clock from when
-	// that was applied here, so it grows without a leader too, and by group time before. False with Name "".
+	// that was applied here, so it grows without a leader too, and by group time before, which stands still while a further group has nothing to do. False with Name "".
 	Succeeded    bool
 	SinceSuccess time.Duration
 }
@@ -362,19 +363,37 @@ func histogram(h *metrics.Histogram, unit float64) Histogram {
 	return Histogram{Bounds: bounds, Counts: v.Counts, Sum: float64(v.Sum) * unit}
 }
 
-// maxMeasuredJobs bounds Config.MeasuredJobs.
+// maxMeasuredJobs bounds Config.MeasuredJobs and MeasuredGroupJobs together.
 const maxMeasuredJobs = 64
 
-func validMeasuredJobs(names []string) (faults []error) {
-	if len(names) > maxMeasuredJobs {
-		return []error{fmt.Errorf("%w MeasuredJobs: want at most %d, got %d", ErrInvalid, maxMeasuredJobs, len(names))}
+func validMeasuredJobs(c *Config) (faults []error) {
+	sum := len(c.MeasuredJobs)
+	for _, names := range c.MeasuredGroupJobs {
+		sum += len(names)
 	}
+	if sum > maxMeasuredJobs {
+		return []error{fmt.Errorf("%w MeasuredJobs: want at most %d with those of MeasuredGroupJobs, got %d", ErrInvalid, maxMeasuredJobs, sum)}
+	}
+	faults = validJobNames("MeasuredJobs", c.MeasuredJobs)
+	for _, group := range slices.Sorted(maps.Keys(c.MeasuredGroupJobs)) {
+		if group == c.Group {
+			faults = append(faults, fmt.Errorf("%w MeasuredGroupJobs: %q is the default group: name its jobs in MeasuredJobs", ErrInvalid, group))
+		}
+		if err := validName(group); err != nil {
+			faults = append(faults, fmt.Errorf("MeasuredGroupJobs: %w", err))
+		}
+		faults = append(faults, validJobNames("MeasuredGroupJobs", c.MeasuredGroupJobs[group])...)
+	}
+	return faults
+}
+
+func validJobNames(field string, names []string) (faults []error) {
 	for i, name := range names {
 		if err := validName(name); err != nil {
-			faults = append(faults, fmt.Errorf("MeasuredJobs: %w", err))
+			faults = append(faults, fmt.Errorf("%s: %w", field, err))
 		}
 		if slices.Contains(names[:i], name) {
-			faults = append(faults, fmt.Errorf("%w MeasuredJobs: %q is there twice", ErrInvalid, name))
+			faults = append(faults, fmt.Errorf("%w %s: %q is there twice", ErrInvalid, field, name))
 		}
 	}
 	return faults

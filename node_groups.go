@@ -97,7 +97,7 @@ func (g *nodeGroups) newGroup(name string) *furtherGroup {
 		r.Tokens, r.Voters = nil, 0 // the default group has checked the succession
 		return c
 	})
-	f.group = &Group{client: f.client, calls: newCalls(), jobs: survey.NewJobs(nil), isNode: true, dir: n.dir, admin: furtherAdmin{f}}
+	f.group = &Group{client: f.client, calls: newCalls(), jobs: survey.NewJobs(n.cfg.MeasuredGroupJobs[name]), isNode: true, dir: n.dir, admin: furtherAdmin{f}}
 	f.group.tracing = n.tracing.of(name, n.tracing.node)
 	return f
 }

@@ -3,8 +3,8 @@
 //	prometheus.MustRegister(conclaveprom.New(node))
 //
 // No metric has a label for a name of a lock, so their number does not grow with use. The
-// group's members are labels of few metrics, and so are the jobs that Config.MeasuredJobs names. Further groups have metrics of their own, conclave_group_…, with the
-// label group: the first 64 groups by name, and "other" for the rest together. docs/METRICS.md lists all metrics, and explains
+// group's members are labels of few metrics, and so are the jobs that Config.MeasuredJobs and MeasuredGroupJobs name. Further groups have metrics of their own,
+// conclave_group_…, with the label group: the first 64 groups by name, and "other" for the rest together, except for measured jobs, whose label is always their group's name. docs/METRICS.md lists all metrics, and explains
 // the dashboard and the alert rules beside it.
 package conclaveprom
 

@@ -31,7 +31,7 @@ func describeFurther() map[string]*prometheus.Desc {
 func ofFurther() (all []description) {
 	once := []string{
 		"write_duration_seconds", "disk_bytes", "disk_free_bytes", "disk_needed_bytes", "log_lines_dropped_total", "node_clients", "build_info", "live", "ready",
-		"feature_level", "voter", "redundancy", "member_alive", "member_lag_entries", "job_last_success_age_seconds", "job_runs_total",
+		"feature_level", "voter", "redundancy", "member_alive", "member_lag_entries",
 	}
 	for _, d := range slices.Concat(ofCalls(), ofLog(), ofGroup()) {
 		if !slices.Contains(once, d.name) {

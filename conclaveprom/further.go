@@ -24,7 +24,13 @@ func (c *Collector) groups(all []conclave.GroupMetrics, runs bool, to chan<- pro
 		if i >= maxLabels {
 			label = other
 		}
-		k := sink{c.ofGroups, func(name string, v value, labels []string) { m.add(name, v, append([]string{label}, labels...)) }}
+		k := sink{c.ofGroups, func(name string, v value, labels []string) {
+			of := label
+			if strings.HasPrefix(name, "job_") && labels[0] != "" { // a measured job: few are, and an alert about one needs its group
+				of = g.Name
+			}
+			m.add(name, v, append([]string{of}, labels...))
+		}}
 		k.calls(g.Metrics)
 		k.traffic(g.Metrics)
 		if runs {
@@ -69,7 +75,7 @@ func merge(name string, a, b value) value {
 	switch name {
 	case "has_leader", "voters":
 		a.number = min(a.number, b.number)
-	case "stalled_seconds", "term", "commit_index", "applied_index", "group_time_seconds":
+	case "stalled_seconds", "term", "commit_index", "applied_index", "group_time_seconds", "job_last_success_age_seconds":
 		a.number = max(a.number, b.number)
 	default:
 		a.number += b.number

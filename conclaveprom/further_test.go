@@ -1,8 +1,10 @@
 package conclaveprom
 
 import (
+	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
@@ -63,6 +66,71 @@ func TestCollector_FurtherGroupsAreBounded(t *testing.T) {
 	}
 	if len(got) != few/63*64 {
 		t.Errorf("%d series, want those of 64 labels", len(got))
+	}
+}
+
+// A measured job has the label of its group, also where the group has none of its own: of two groups with the label other, each has its own jobs.
+func TestCollector_MeasuredJobsOfFurtherGroups(t *testing.T) {
+	runs := func(done uint64) map[conclave.JobResult]uint64 {
+		return map[conclave.JobResult]uint64{conclave.JobDone: done, conclave.JobFailed: 0, conclave.JobLost: 0}
+	}
+	var groups []conclave.GroupMetrics
+	for i := range maxLabels + 2 {
+		g := conclave.GroupMetrics{Name: fmt.Sprintf("g%02d", i)}
+		g.Jobs = []conclave.JobMetrics{{Name: "report", Runs: runs(uint64(i)), Succeeded: i != 65, SinceSuccess: time.Duration(i) * time.Second}, {Runs: runs(1)}}
+		groups = append(groups, g)
+	}
+	got := gatherFurther(t, groups)
+	for series, want := range map[string]float64{
+		"group_job_runs_total{g01,report,done}": 1, "group_job_runs_total{g64,report,done}": 64, "group_job_runs_total{g65,report,done}": 65,
+		"group_job_runs_total{g01,,done}": 1, "group_job_runs_total{other,,done}": 2, "group_job_last_success_age_seconds{g01,report}": 1,
+		"group_job_last_success_age_seconds{g64,report}": 64, "group_job_last_success_age_seconds{g65,report}": math.Inf(1),
+	} {
+		if is, ok := got[series]; !ok || is != want {
+			t.Errorf("%s is %v, want %v", series, is, want)
+		}
+	}
+}
+
+// Jobs are measured once there is a group of the name that Config.MeasuredGroupJobs has, on nodes that run none of them too. Those of a later group of that name
+// begin again: no node reports a success of the deleted one.
+func TestCollector_MeasuredJobsOfGroupCreatedAgain(t *testing.T) {
+	g := grouptest.Start(t, 3, grouptest.MemoryNetwork, grouptest.Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) {
+		c.MeasuredGroupJobs = map[string][]string{"tenant": {"report", "never"}, "nowhere": {"report"}}
+	}))
+	s := &scene{Group: g, t: t, moved: make(map[string]bool)}
+	for _, n := range g.Nodes {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(New(n))
+		s.gather = append(s.gather, func() map[string]float64 {
+			families, err := registry.Gather()
+			grouptest.Must(t, err)
+			return values(families)
+		})
+	}
+	const age, runs = "group_job_last_success_age_seconds{tenant,report}", "group_job_runs_total{tenant,report,done}"
+	n := g.Nodes[0]
+	for range 2 {
+		if _, known := s.gather[0]()[age]; known {
+			t.Error("series without a group")
+		}
+		tenant, err := n.CreateGroup(t.Context(), "tenant", conclave.GroupConfig{})
+		grouptest.Must(t, err)
+		for i := range g.Nodes {
+			s.becomes(age, func() bool { is, known := s.gather[i]()[age]; return known && is == math.Inf(1) })
+		}
+		grouptest.Must(t, tenant.Job("report").Once(t.Context(), "1", func(context.Context, conclave.Fence) error { return nil }))
+		for i := range g.Nodes {
+			s.becomes(age, func() bool { return s.gather[i]()[age] < math.Inf(1) })
+			want := map[int]float64{0: 1}[i]
+			if got := s.gather[i](); got[runs] != want || got["group_job_last_success_age_seconds{tenant,never}"] != math.Inf(1) {
+				t.Errorf("node %d has counted %v runs, want %v; the job without a success: %v", i, got[runs], want, got["group_job_last_success_age_seconds{tenant,never}"])
+			}
+		}
+		grouptest.Must(t, n.DeleteGroup(t.Context(), "tenant", conclave.Force()))
+		for i := range g.Nodes {
+			s.becomes(age, func() bool { _, known := s.gather[i]()[age]; return !known })
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type agentOptions struct {
 	log     string
 	lines   *logqueue.Queue // of cfg.Logger: the reader of standard error may stop
 
+	groupJobs    []string      // of --measured-group-jobs
 	certificates *certificates // nil: plaintext
 }
 
@@ -78,6 +80,7 @@ func (p *program) agentCommand() *cobra.Command {
 	f.StringVar(&o.console, "console-password-file", "", "`file` with the password of the console")
 	f.BoolVar(&o.keys, "console-keys", false, "show the group's keys and the beginnings of their values in the console")
 	f.StringSliceVar(&o.cfg.MeasuredJobs, "measured-jobs", nil, "`names` of jobs for metrics of their own, separated by commas: when each was run to its end last")
+	f.StringSliceVar(&o.groupJobs, "measured-group-jobs", nil, "`GROUP=JOB,…`: jobs of further groups for metrics of their own, as --measured-jobs has those of the default one")
 	o.consul.flags(f)
 	f.StringVar(&o.log, "log", "text", "`format` of the log on standard error: text or json")
 	return cmd
@@ -93,11 +96,27 @@ func (o *agentOptions) complete(p *program) (err error) {
 	case o.log != "text" && o.log != "json":
 		return usagef("--log %q: want text or json", o.log)
 	}
+	if o.cfg.MeasuredGroupJobs, err = measuredGroupJobs(o.groupJobs); err != nil {
+		return err
+	}
 	o.cfg.Group, o.cfg.Insecure = p.connection.group, p.connection.tls.insecure
 	o.cfg.Logger, o.lines = logqueue.New(newLogger(p.stderr, o.log))
 	o.certificates, err = newCertificates(&p.connection.tls, logCertificates(o.cfg.Logger))
 	o.cfg.TLS = o.certificates.config()
 	return err // Open validates the rest and reports all faults at once
+}
+
+// measuredGroupJobs returns the jobs of each group. The first = ends the group's name, so a group with one in its name cannot be named.
+func measuredGroupJobs(pairs []string) (map[string][]string, error) {
+	all := make(map[string][]string)
+	for _, pair := range pairs {
+		group, job, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, usagef("--measured-group-jobs: want GROUP=JOB, got %q", pair)
+		}
+		all[group] = append(all[group], job)
+	}
+	return all, nil
 }
 
 func newLogger(w io.Writer, format string) *slog.Logger {

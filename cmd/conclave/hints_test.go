@@ -85,3 +85,14 @@ func libraryTexts(t *testing.T) (texts []string) {
 	}))
 	return texts
 }
+
+// A job of a further group is GROUP=JOB; the job's name may contain = too.
+func TestMeasuredGroupJobs(t *testing.T) {
+	got, err := measuredGroupJobs([]string{"tenant=report", "tenant=a=b", "other=report"})
+	if err != nil || len(got) != 2 || !slices.Equal(got["tenant"], []string{"report", "a=b"}) || !slices.Equal(got["other"], []string{"report"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := measuredGroupJobs([]string{"report"}); err == nil || !strings.Contains(err.Error(), `--measured-group-jobs: want GROUP=JOB, got "report"`) {
+		t.Error(err)
+	}
+}
