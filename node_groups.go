@@ -23,7 +23,8 @@ import (
 
 // nodeGroups is the further groups as a node uses them.
 type nodeGroups struct {
-	node *Node
+	node    *Node
+	changes *client.FeedRoom // what the groups keep for watchers
 
 	mu      sync.Mutex
 	handles handles[furtherGroup]    // guarded by mu; or with a replica
@@ -32,8 +33,14 @@ type nodeGroups struct {
 }
 
 func newNodeGroups(n *Node) *nodeGroups {
-	return &nodeGroups{node: n, handles: newHandles[furtherGroup](), used: make(map[uint32]*furtherGroup)}
+	return &nodeGroups{
+		node: n, changes: client.NewFeedRoom(maxGroupChanges), handles: newHandles[furtherGroup](), used: make(map[uint32]*furtherGroup),
+	}
 }
+
+// maxGroupChanges bounds, in bytes, the changes that a node keeps for watchers of all further groups together: as many as of 8 groups. Else each group
+// that was ever written to would keep 32 MiB on each member, however long ago that was.
+const maxGroupChanges = 256 << 20
 
 // furtherGroup is a further group as a node uses it.
 type furtherGroup struct {
@@ -86,7 +93,7 @@ func (g *nodeGroups) newGroup(name string) *furtherGroup {
 	f := &furtherGroup{node: n, name: name, history: n.history.of(name), ready: make(chan struct{})}
 	f.ended, f.end = context.WithCancel(context.Background())
 	cfg := n.clientConfig()
-	cfg.Reach, cfg.Idle, cfg.Beside = f.reach, f.idle, n.client
+	cfg.Reach, cfg.Idle, cfg.Beside, cfg.FeedRoom = f.reach, f.idle, n.client, g.changes
 	cfg.HoldLost = func(name string, fence uint64) { n.holdLost(f.history, name, Fence(fence)) }
 	cfg.Checks = slices.DeleteFunc(slices.Clone(cfg.Checks), func(name string) bool { return name != gossipCheck && name != ProcessCheck })
 	f.client = client.New(cfg)

@@ -32,6 +32,8 @@ type Config struct {
 	// Beside, if not nil, is a client of this process that began before and ends after this one, and of which it uses the clock, and the watch
 	// for pauses.
 	Beside *Client
+	// FeedRoom, if not nil, bounds what watchers may still read, together with other clients.
+	FeedRoom *FeedRoom
 
 	// LeaseEnded and HoldLost report the end of a lease and, after it, each hold
 	// that was lost with it. They must not block.
@@ -86,7 +88,7 @@ func newClient(cfg Config, clock *leaseclock.Clock) *Client {
 	c.leases.byID = make(map[wire.ID]*Lease)
 	c.checks.commands, c.checks.clock, c.checks.live = &c.commands, clock, c.leases.live
 	c.checks.byName = make(map[string]*check)
-	c.feeds.begin(&c.lifetime, c.commands.query)
+	c.feeds.begin(&c.lifetime, cfg.FeedRoom, c.commands.query)
 	c.lists.life = &c.lifetime
 	c.renewal.commands, c.renewal.leases, c.renewal.clock, c.renewal.idle = &c.commands, &c.leases, clock, cfg.Idle
 	c.commands.used = c.renewal.use
@@ -180,6 +182,7 @@ func (c *Client) endAll(why error, graceful bool) {
 func (c *Client) Stopped(why error, graceful bool) {
 	c.StopRenewing()
 	c.endAll(why, graceful)
+	c.feeds.leave()
 	c.why = why
 	close(c.done)
 }

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -18,8 +20,11 @@ import (
 type feed[T any] struct {
 	maxItems, maxBytes int
 	bytesOf            func(T) int
+	joined             bool // it is one of the feeds of room; owned by the goroutine that appends
 
 	mu    sync.Mutex
+	room  *FeedRoom     // guarded by mu; nil: it shares none
+	kept  int           // guarded by mu; the bytes of the items in the room
 	items []item[T]     // guarded by mu; by position
 	floor uint64        // guarded by mu; the items after it are kept
 	last  uint64        // guarded by mu; position of the newest item, or the floor
@@ -44,6 +49,7 @@ func (f *feed[T]) restart(floor uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.items, f.bytes = nil, 0
+	f.count(-f.kept)
 	f.floor, f.last = floor, floor
 	f.wake()
 }
@@ -55,17 +61,32 @@ func (f *feed[T]) skip() { f.restart(f.end() + 1) }
 // add appends an item. One that does not come after the last is part of the state
 // with which the feed began.
 func (f *feed[T]) add(at uint64, value T) {
+	room := f.append(at, value)
+	if room == nil {
+		return
+	}
+	if !f.joined {
+		f.joined = true
+		room.join(f)
+	}
+	room.shrink()
+}
+
+// append is add without regard to the feeds that share its room, which it returns.
+func (f *feed[T]) append(at uint64, value T) *FeedRoom {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if at <= f.last {
-		return
+		return nil
 	}
 	f.items, f.last = append(f.items, item[T]{at, value}), at
 	f.bytes += f.bytesOf(value)
+	f.count(f.itemBytes(value))
 	for len(f.items) > f.maxItems || f.bytes > f.maxBytes {
 		f.dropOldest()
 	}
 	f.wake()
+	return f.room
 }
 
 // push is add at the next position.
@@ -74,6 +95,7 @@ func (f *feed[T]) push(value T) { f.add(f.end()+1, value) }
 func (f *feed[T]) dropOldest() {
 	f.floor = f.items[0].at
 	f.bytes -= f.bytesOf(f.items[0].value)
+	f.count(-f.itemBytes(f.items[0].value))
 	f.items[0] = item[T]{} // the array is kept
 	f.items = f.items[1:]
 }
@@ -164,6 +186,106 @@ func (f *feed[T]) each(ctx context.Context, life *lifetime, after uint64, yield 
 	}
 }
 
+// FeedRoom bounds the bytes that the feeds of several clients keep together. Beyond it the feed that keeps the most drops the older half of that, so
+// that the one with much to report makes room, and not those with little. A feed keeps its newest item in any case, of which the state
+// has the bytes as well.
+type FeedRoom struct {
+	limit int64
+	kept  atomic.Int64 // by all feeds
+
+	mu    sync.Mutex
+	feeds map[roommate]struct{} // guarded by mu; those that may keep anything
+}
+
+// roommate is a feed of whatever items.
+type roommate interface {
+	// spare is how many bytes it keeps, or 0 if that is its newest item alone.
+	spare() int
+	// halve drops the oldest items until half of the bytes are left, or the newest item.
+	halve()
+}
+
+// NewFeedRoom returns a room of so many bytes.
+func NewFeedRoom(bytes int) *FeedRoom {
+	return &FeedRoom{limit: int64(bytes), feeds: make(map[roommate]struct{})}
+}
+
+func (r *FeedRoom) join(f roommate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.feeds[f] = struct{}{}
+}
+
+func (r *FeedRoom) leave(f roommate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.feeds, f)
+}
+
+// shrink has feeds drop items while all together keep too much. It is called without the mutex of a feed. Each call of halve removes half
+// of what is the most, so that appending pays for a look at all feeds as many bytes as that.
+func (r *FeedRoom) shrink() {
+	if r.kept.Load() <= r.limit {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.kept.Load() > r.limit {
+		var largest roommate
+		most := 0
+		for f := range r.feeds { // order: any of the largest
+			if n := f.spare(); n > most {
+				largest, most = f, n
+			}
+		}
+		if largest == nil {
+			return
+		}
+		largest.halve()
+	}
+}
+
+// itemBytes is about the memory of an item.
+func (f *feed[T]) itemBytes(value T) int { return f.bytesOf(value) + int(unsafe.Sizeof(item[T]{})) }
+
+// count counts bytes in the room. It is called with mu held.
+func (f *feed[T]) count(bytes int) {
+	if f.room != nil {
+		f.kept += bytes
+		f.room.kept.Add(int64(bytes))
+	}
+}
+
+func (f *feed[T]) spare() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.items) <= 1 {
+		return 0
+	}
+	return f.kept
+}
+
+func (f *feed[T]) halve() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for half := f.kept / 2; f.kept > half && len(f.items) > 1; {
+		f.dropOldest()
+	}
+	f.items = slices.Clone(f.items) // without the memory of the others
+}
+
+// leave leaves the room to other feeds. Nothing is appended any more.
+func (f *feed[T]) leave() {
+	f.mu.Lock()
+	room := f.room
+	f.count(-f.kept)
+	f.room = nil
+	f.mu.Unlock()
+	if room != nil {
+		room.leave(f)
+	}
+}
+
 // feeds are the feeds of a client. The group fills them before it delivers outcomes,
 // and fixes the answer of a query afterwards: the end of a feed and the state that a
 // query sees are always at the same position of the log.
@@ -181,14 +303,22 @@ const (
 	maxFeedBytes = 32 << 20
 )
 
-func (f *feeds) begin(life *lifetime, ask func(context.Context, machine.Query, QueryOptions) (any, error)) {
+func (f *feeds) begin(life *lifetime, room *FeedRoom, ask func(context.Context, machine.Query, QueryOptions) (any, error)) {
 	f.life, f.ask = life, ask
+	f.keys.room, f.leaders.room, f.shards.room = room, room, room
 	f.keys.maxItems, f.keys.maxBytes = maxFeedItems, maxFeedBytes
 	f.keys.bytesOf = func(c fact.KeyChange) int { return len(c.Entry.Key) + len(c.Entry.Value) }
 	f.leaders.maxItems, f.leaders.maxBytes = maxFeedItems, maxFeedBytes
 	f.leaders.bytesOf = func(c fact.LeaderChange) int { return len(c.Election) + c.Leader.Bytes() }
 	f.shards.maxItems, f.shards.maxBytes = maxFeedItems, maxFeedBytes
 	f.shards.bytesOf = func(c fact.ShardChange) int { return len(c.Set) }
+}
+
+// leave ends the share of the feeds in their room: nothing is appended any more.
+func (f *feeds) leave() {
+	f.keys.leave()
+	f.leaders.leave()
+	f.shards.leave()
 }
 
 func (f *feeds) restart(changes uint64) {

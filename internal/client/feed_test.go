@@ -55,6 +55,47 @@ func TestFeed_ChunkBytes(t *testing.T) {
 	}
 }
 
+// Feeds that share a room keep no more than it has: what has the most makes room, and the others keep what they have.
+func TestFeedRoom(t *testing.T) {
+	const limit, size = 100 << 10, 1000
+	room := NewFeedRoom(limit)
+	of := func() *feed[int] {
+		f := newTestFeed(1000, 1<<30)
+		f.room = room
+		return f
+	}
+	small, large, alone := of(), of(), of()
+	for at := range uint64(10) {
+		small.add(at+1, size)
+	}
+	for at := range uint64(500) {
+		large.add(at+1, size)
+		if kept := room.kept.Load(); kept > limit || kept != int64(small.kept+large.kept) {
+			t.Fatalf("%d bytes are kept of %d, by feeds with %d and %d", kept, limit, small.kept, large.kept)
+		}
+	}
+	if n := len(small.read(t, 0)); n != 10 {
+		t.Errorf("the small feed has %d items", n)
+	}
+	if n := len(large.items); n < 40 || cap(large.items) > 2*n+100 {
+		t.Errorf("the large feed has %d items in room for %d", n, cap(large.items))
+	}
+	large.wantCompacted(t, 100)
+	alone.add(1, 2*limit)
+	if len(small.items) != 1 || len(large.items) != 1 || len(alone.items) != 1 {
+		t.Errorf("%d, %d and %d items are left beside one of more than all may have", len(small.items), len(large.items), len(alone.items))
+	}
+	alone.restart(7)
+	large.leave()
+	if kept := room.kept.Load(); kept != int64(small.kept) || len(room.feeds) != 2 {
+		t.Errorf("%d bytes of %d feeds are counted", kept, len(room.feeds))
+	}
+	large.add(501, size)
+	if large.kept != 0 || len(room.feeds) != 2 {
+		t.Error("a feed that has left is counted")
+	}
+}
+
 // A feed keeps the latest items, by number and by bytes.
 func TestFeed_CompactsOldest(t *testing.T) {
 	f := newTestFeed(3, 100)
