@@ -172,7 +172,7 @@ func (g *clientGroups) newGroup(name string) *remoteGroup {
 	f := &remoteGroup{owner: c, name: name}
 	f.deleted, f.delete = context.WithCancel(context.Background())
 	cfg := c.clientConfig(name)
-	cfg.Reach = f.reach
+	cfg.Reach, cfg.Logger = f.reach, ofGroup(c.log, name)
 	f.client = client.New(cfg)
 	f.door.defaults = func() client.Group { return c.remote }
 	f.client.Connect(&f.door, func(attempt uint32, ttl time.Duration) *wire.Command {
@@ -238,6 +238,7 @@ func (g *clientGroups) attempt(f *remoteGroup, number uint32) (*attempt, error) 
 	}
 	number = max(number, f.number) // an answer that is late has that of an earlier group
 	cfg := g.owner.remoteConfig(f.client)
+	cfg.Logger = ofGroup(g.owner.log, f.name)
 	cfg.Further, cfg.Cluster, cfg.Deleted = number, g.owner.remote.Cluster(), func() { g.deleted(number) }
 	r, err := remote.New(cfg)
 	if err != nil {

@@ -3,6 +3,7 @@ package conclave
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -94,6 +95,7 @@ func (g *nodeGroups) newGroup(name string) *furtherGroup {
 	f.ended, f.end = context.WithCancel(context.Background())
 	cfg := n.clientConfig()
 	cfg.Reach, cfg.Idle, cfg.Beside, cfg.FeedRoom = f.reach, f.idle, n.client, g.changes
+	cfg.Logger = ofGroup(n.log, name)
 	cfg.HoldLost = func(name string, fence uint64) { n.holdLost(f.history, name, Fence(fence)) }
 	cfg.Checks = slices.DeleteFunc(slices.Clone(cfg.Checks), func(name string) bool { return name != gossipCheck && name != ProcessCheck })
 	f.client = client.New(cfg)
@@ -108,6 +110,9 @@ func (g *nodeGroups) newGroup(name string) *furtherGroup {
 	f.group.tracing = n.tracing.of(name, n.tracing.node)
 	return f
 }
+
+// ofGroup returns the log for lines about what this process does in a further group, whose number it may not know yet.
+func ofGroup(log *slog.Logger, name string) *slog.Logger { return log.With("groupName", name) }
 
 // idle is client.Config.Idle.
 func (f *furtherGroup) idle() bool {

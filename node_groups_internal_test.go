@@ -1,8 +1,12 @@
 package conclave
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/conclave-go/conclave/internal/client"
@@ -54,5 +58,62 @@ func TestNodeGroups_ChangesKeptTogether(t *testing.T) {
 	}
 	if m := kept(n.client); m != perGroup {
 		t.Errorf("the default group keeps %d MiB", m)
+	}
+}
+
+// logBuffer is a log of lines that a test reads while others write.
+type logBuffer struct {
+	mu    sync.Mutex
+	bytes bytes.Buffer // guarded by mu
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes.Write(p)
+}
+
+func (b *logBuffer) wantGroup(t *testing.T, message string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range strings.Lines(b.bytes.String()) {
+		if strings.Contains(line, message) && strings.Contains(line, "groupName=tenant") {
+			return
+		}
+	}
+	t.Errorf("no line %q with the group in\n%s", message, b.bytes.String())
+}
+
+// What the log of a process states of a further group names that, since a name in two groups is two locks.
+func TestGroups_NamedInLog(t *testing.T) {
+	var ofNode, ofClient logBuffer
+	n, err := Open(t.Context(), &Config{Logger: slog.New(slog.NewTextHandler(&ofNode, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := n.CreateGroup(t.Context(), "tenant", GroupConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Dial(t.Context(), &ClientConfig{Addresses: []string{n.Status().Members[0].Addr}, Logger: slog.New(slog.NewTextHandler(&ofClient, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, g := range map[string]*Group{"of the node": f, "of the client": c.WithGroup("tenant")} {
+		if _, err := g.FencedLock(name).Lock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.DeleteGroup(t.Context(), "tenant", Force()); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close(t.Context())
+	_ = n.Close(t.Context()) // both have written all lines
+	for _, message := range []string{"session lost", "lock lost", "group deleted"} {
+		ofNode.wantGroup(t, message)
+	}
+	for _, message := range []string{"session lost", "lock lost", "connected to member"} {
+		ofClient.wantGroup(t, message)
 	}
 }

@@ -187,7 +187,7 @@ func (g *Groups) settle(list *fact.Directory) error {
 			return err
 		}
 		g.noteErased(h.number, list.Created)
-		g.logger.Info("group deleted", "group", h.number)
+		g.logger.Info("group deleted", "group", h.number, "groupName", h.name)
 	}
 	return nil
 }
@@ -222,6 +222,7 @@ func (g *Groups) startListed(list *fact.Directory) error {
 			}
 		}
 		if r != nil && !h.used.Load() {
+			h.name = r.Name
 			h.use.Started(r.Name, h.replica)
 			h.used.Store(true)
 			g.changed.Set()

@@ -24,6 +24,7 @@ import (
 // hosted is this member's replica of a further group, and what works for it.
 type hosted struct {
 	number   uint32
+	name     string // "": the list does not have it yet; owned by Groups.run
 	log      *raftlog.Log
 	replica  *replica.Replica
 	use      GroupUse
