@@ -104,6 +104,7 @@ type Member struct {
 	groups    *Groups
 	snapshots replica.SnapshotTurns
 	received  replica.ReceivedBytes
+	inboxes   core.Inboxes // of the further groups
 
 	connections *connections
 	leaders     *leaderSpread

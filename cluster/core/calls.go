@@ -10,6 +10,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
+// Inboxes counts what waits for the leaders of several groups in one process. The zero value is ready.
+type Inboxes = inbox.Room
+
 // calls is the calls of this process that have no outcome yet, and the way of commands to the
 // leader.
 type calls struct {

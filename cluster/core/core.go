@@ -59,11 +59,12 @@ type Config struct {
 	ElectionTicks     int
 	Rand              *rand.Rand // spreads campaigns
 	Logger            *slog.Logger
-	Keep              uint64 // applied entries kept in the log; more of them with a large state
-	KeepBytes         uint64 // their bytes
-	CheckpointEntries int    // applied between two checkpoints at most; 0: 4096
-	MaxCalls          int    // pending calls of this process; urgent ones are not refused for it
-	MaxCallBytes      int    // of their commands; 0: no limit
+	Keep              uint64   // applied entries kept in the log; more of them with a large state
+	KeepBytes         uint64   // their bytes
+	CheckpointEntries int      // applied between two checkpoints at most; 0: 4096
+	MaxCalls          int      // pending calls of this process; urgent ones are not refused for it
+	MaxCallBytes      int      // of their commands; 0: no limit
+	Inboxes           *Inboxes // of the groups of this process that share bounds; nil: none
 	// MayRemove reports whether a member that was removed may leave the configuration. It runs in Take. nil: always.
 	MayRemove func(id uint64) bool
 	// Priority returns the LeaderPriority of a member's process, if this one is connected to it. It runs where leadership is to be transferred. nil: all have the same.
@@ -92,6 +93,7 @@ func New(cfg Config) (*Core, error) {
 	applied := cfg.Log.Applied()
 	c.elections = elections{raftNode: &c.raftNode, peers: &c.peers, rand: cfg.Rand}
 	c.leadershipTransfers = leadershipTransfers{raftNode: &c.raftNode, out: &c.out}
+	c.inbox = inbox.New(cfg.Inboxes)
 	c.notices.raftNode = &c.raftNode
 	c.arbitration = arbitration{raftNode: &c.raftNode, peers: &c.peers, digests: &c.digests, out: &c.out}
 	c.installation = installation{raftNode: &c.raftNode, disk: &c.disk}
@@ -293,6 +295,7 @@ func (c *Core) retryCalls() {
 // must have been delivered or abandoned.
 func (c *Core) Abandon(err error) {
 	c.out.Abandon(err)
+	c.inbox.Clear() // other groups may use the room
 	c.calls.abandonAll(err)
 	c.leadershipTransfers.abandonAll(err)
 }

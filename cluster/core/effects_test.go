@@ -217,3 +217,17 @@ func TestEffects_DeliveredInOrder(t *testing.T) {
 		t.Errorf("empty effects did %q", d.did)
 	}
 }
+
+// What waits at a leader is not counted in the room of other groups any more once its group is deleted.
+func TestAbandon_InboxLeavesRoom(t *testing.T) {
+	all := new(Inboxes)
+	r := newRig(t, func(c *Config) { c.Inboxes = all }).lead()
+	incarnation := wire.ID{2}
+	err := r.ReceiveSubmission(2, &wire.Submission{Member: 2, Incarnation: incarnation[:], Calls: []*wire.Call{{Seq: 1, Command: []byte{1}}}})
+	if err != nil || r.inbox.Size() == 0 || int64(r.inbox.Size()) != all.Bytes() {
+		t.Fatalf("%d bytes wait, and %d are counted: %v", r.inbox.Size(), all.Bytes(), err)
+	}
+	if r.Abandon(errUnanswered); all.Bytes() != 0 {
+		t.Errorf("%d bytes are counted", all.Bytes())
+	}
+}

@@ -244,3 +244,57 @@ func TestInbox_EmptySubmissionDropped(t *testing.T) {
 		t.Error("a submission without commands is kept")
 	}
 }
+
+// The inboxes of many groups share a bound. What one has leaves as much to every other one, and the room is free again for others when
+// a leader has proposed or forgotten what it had.
+func TestInbox_SharedRoom(t *testing.T) {
+	const inboxes, size = 50, 512 << 10
+	var room Room
+	command := make([]byte, size)
+	flood := func(b *Inbox, urgent bool) {
+		for seq := range uint64(2 * maxInbox / size) {
+			s := from(1, 2*seq, 0)
+			if urgent {
+				s = urgently(from(2, 2*seq+1, 0))
+			}
+			s.Calls[0].Command = command
+			b.Add(s.GetMember(), s)
+		}
+	}
+	all := make([]Inbox, inboxes)
+	for i := range all {
+		all[i] = New(&room)
+		flood(&all[i], false)
+		flood(&all[i], true)
+	}
+	sum := 0
+	for i := range all {
+		sum += all[i].bytes
+	}
+	if n := all[0].bytes; n < maxInbox || n > maxInbox+maxUrgentShare {
+		t.Errorf("the first inbox has %d bytes", n)
+	}
+	if most := maxRoom + 2*inboxes*leastInbox; sum > most || int64(sum) != room.Bytes() {
+		t.Errorf("%d bytes wait in all inboxes, at most %d may; %d are counted", sum, most, room.Bytes())
+	}
+	last := New(&room)
+	if last.Add(1, from(1, 1, size)); last.Empty() {
+		t.Error("an inbox without anything has no room beside the others")
+	}
+	for !last.Empty() {
+		last.batch(t)
+	}
+	for i := range all {
+		all[i].Clear()
+	}
+	if n := room.Bytes(); n != 0 {
+		t.Errorf("%d bytes are counted, and nothing waits", n)
+	}
+	if flood(&last, false); last.bytes < maxInbox-size || last.bytes > maxInbox {
+		t.Errorf("%d bytes wait in an inbox alone", last.bytes)
+	}
+	var own Inbox
+	if flood(&own, false); own.bytes < maxInbox-size {
+		t.Errorf("%d bytes wait in an inbox without a room", own.bytes)
+	}
+}

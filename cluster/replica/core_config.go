@@ -23,6 +23,7 @@ func (c *Config) core(machine Machine) core.Config {
 		KeepBytes:     keepBytes,
 		MaxCalls:      c.MaxCalls,
 		MaxCallBytes:  c.MaxCallBytes,
+		Inboxes:       c.Inboxes,
 		MayRemove:     c.MayRemove,
 		Priority:      c.Priority,
 		Quiet:         c.Number != 0,

@@ -59,6 +59,7 @@ type Config struct {
 
 	MaxCallBytes int                 // of the pending calls' commands
 	Received     *ReceivedBytes      // of all replicas of this process
+	Inboxes      *core.Inboxes       // of the further groups of this process; nil: bounds of its own
 	KeepEntries  uint64              // applied entries kept in the log; 0: a default
 	Effects      func(*core.Effects) // runs on the loop before effects are carried out, and may drop or repeat messages; nil: ignored
 
