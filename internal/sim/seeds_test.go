@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// The flags of TestSeeds.
+// The flags of TestSeeds and TestSeeds_Regressions.
 var (
 	seeds   = flag.Int("seeds", 5, "how many seeds TestSeeds runs; .ci/run has 300 run")
 	first   = flag.Uint64("first", 1, "the first of them")
 	plain   = flag.Bool("noreference", false, "compare nothing with the reference model, to see what the other checkers find")
 	resting = flag.Bool("resting", false, "run only those of them whose further groups are quiet at times: a sixth")
+	long    = flag.Bool("long", false, "run the seeds that once found a defect, as .ci/run does")
 	only    = flag.Uint64("seed", 0, "run only this one, and log its trace")
 )
 
@@ -74,7 +75,7 @@ func hasRests(t *testing.T, seed uint64) bool {
 	return sim.rests
 }
 
-// regressionSeeds once found a defect. Their runs change with the simulator; each
+// regressionSeeds once found a defect. Their runs change with the simulator, so that they prove no more than others; each
 // defect also has a scripted test, or is a rule of the simulator now.
 var regressionSeeds = map[uint64]string{
 	227:   "the only member to know that a removal was committed informed the removed one and was lost: the others still needed the removed member's vote",
@@ -92,6 +93,9 @@ var regressionSeeds = map[uint64]string{
 }
 
 func TestSeeds_Regressions(t *testing.T) {
+	if !*long {
+		t.Skip("a seed like others: .ci/run has it with -long")
+	}
 	for seed, what := range regressionSeeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Log(what)
