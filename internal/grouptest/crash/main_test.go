@@ -4,6 +4,7 @@ package crash
 
 import (
 	"flag"
+	"runtime/debug"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -11,4 +12,7 @@ import (
 
 var long = flag.Bool("long", false, "every operation where otherwise some are left out, as .ci/run does")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // each power loss opens nodes on a copy of the disks, and keeps little of it
+	goleak.VerifyTestMain(m)
+}

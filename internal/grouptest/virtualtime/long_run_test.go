@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -50,7 +49,6 @@ func TestLongRun(t *testing.T) {
 		hours = 100
 	}
 	every := max(hours/6, 4)
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // or half of the time is spent in the collector
 	slow := grouptest.Edit(func(_ int, c *conclave.Config, s *cluster.Seams) {
 		c.HeartbeatInterval, c.ElectionTimeout, c.SessionTTL = slowHeartbeat, 3*slowHeartbeat, 10*time.Minute
 		s.FS, s.Slow, s.KeepEntries, s.TableBytes = vfs.NewMem(), slowdown, 500, tableBytes

@@ -6,6 +6,8 @@ package virtualtime
 
 import (
 	"flag"
+	"os"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -17,6 +19,11 @@ const (
 	election  = grouptest.BubbleElection
 	ttl       = grouptest.BubbleTTL
 )
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // groups in virtual time allocate much garbage and keep little
+	os.Exit(m.Run())
+}
 
 var long = flag.Bool("long", false, "repeat more, as .ci/run does, and run a group for more hours")
 
