@@ -20,6 +20,7 @@
 //	cd bench && go run . -growth all
 //	cd bench && go run . -idle 10s
 //	cd bench && go run . -path 2s
+//	cd bench && go run . -scale 2s
 //	go -C cmd/conclave build -o /tmp/conclave . && go -C bench run . -footprint 30s -agent /tmp/conclave
 package main
 
@@ -57,9 +58,14 @@ type options struct {
 	footprint time.Duration
 	rate      int
 	agent     string
+	scale     time.Duration
 }
 
 func main() {
+	if os.Getenv(memberVariable) != "" {
+		exit(serveMember(os.Stdin, os.Stdout))
+		return
+	}
 	var o options
 	flag.StringVar(&o.workloads, "workload", "all", "comma-separated `names` of workloads, or all; list prints them")
 	flag.IntVar(&o.turns, "turns", 5, "pairs of turns per workload, 1 to 101")
@@ -81,10 +87,15 @@ func main() {
 	flag.DurationVar(&o.footprint, "footprint", 0, "instead of workloads, measure the disk and memory of three members while a client locks and unlocks for so long; a quarter of it is added without calls; needs -agent")
 	flag.IntVar(&o.rate, "rate", 1000, "`calls` a second with -footprint, 2 to 100000")
 	flag.StringVar(&o.agent, "agent", "", "`file` of the program conclave, which runs the members of -footprint")
+	flag.DurationVar(&o.scale, "scale", 0, "instead of workloads, measure what an entry costs, model more groups on more cores, and check that with runs of so long; 100ms to 10s, as 1500ms")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, o, os.Stdout); err != nil {
+	exit(run(ctx, o, os.Stdout))
+}
+
+func exit(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -103,6 +114,8 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	switch {
 	case o.footprint > 0:
 		return runFootprint(ctx, o, out)
+	case o.scale > 0:
+		return runScale(ctx, o, out)
 	case o.path > 0:
 		return runPath(ctx, o, out)
 	case o.idle > 0:
@@ -114,8 +127,12 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 }
 
 func (o options) check() error {
-	unlike := o.idle > 0 || o.growth != "" || o.path > 0 || o.footprint > 0
+	unlike := o.idle > 0 || o.growth != "" || o.path > 0 || o.footprint > 0 || o.scale > 0
 	switch {
+	case o.scale != 0 && (o.scale < 100*time.Millisecond || o.scale > 10*time.Second):
+		return fmt.Errorf("-scale %v: want 100ms to 10s", o.scale)
+	case o.scale > 0 && (o.footprint > 0 || o.idle > 0 || o.growth != "" || o.path > 0 || o.csv != "" || o.svg != ""):
+		return errors.New("-scale prints tables, and none of -footprint, -growth, -idle and -path goes with it: want no other of them, and no -csv and -svg")
 	case o.footprint < 0 || o.footprint > time.Hour:
 		return fmt.Errorf("-footprint %v: want at most 1h", o.footprint)
 	case o.footprint > 0 && (o.idle > 0 || o.growth != "" || o.path > 0 || o.csv != "" || o.svg != ""):
