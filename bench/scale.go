@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -15,7 +16,7 @@ import (
 type scalePlan struct {
 	length  time.Duration // of a run
 	groups  int           // further groups to create
-	single  []load        // of one group, for the costs of an entry and of a command; all of them twice
+	single  []load        // of one group, for the costs of an entry and of a command: before the checks and after them
 	several load          // for what entries of several groups share
 	checks  []check
 }
@@ -71,7 +72,15 @@ func runScale(ctx context.Context, o options, out io.Writer) error {
 		results = append(results, r)
 	}
 	reportScale(out, results)
-	_, err := fmt.Fprintf(out, "\nload average at the end %s\n", loadAverage())
+	moved := 0
+	for _, r := range results {
+		for _, run := range r.single {
+			if run.moved {
+				moved++
+			}
+		}
+	}
+	_, err := fmt.Fprintf(out, "\nload average at the end %s; %d runs left out of the costs, as the leader changed meanwhile\n", loadAverage(), moved)
 	return err
 }
 
@@ -111,46 +120,46 @@ func (p scalePlan) measure(ctx context.Context, at dataPlace) (r scaleResult, er
 	if _, err := m.leaders(ctx); err != nil { // until then the members have other work
 		return r, err
 	}
+	// A new member costs more: its heap is small, and its log has no files to use again.
+	if _, err := m.run(ctx, check{runtime.NumCPU(), load{1, warming}}, 2*p.length); err != nil {
+		return r, err
+	}
 	if r.alone, r.together, err = m.sync(p.length / 2); err != nil {
 		return r, err
 	}
-	for range 2 {
-		for _, l := range p.single {
-			if err := r.add(ctx, &r.single, m, check{runtime.NumCPU(), l}, p.length); err != nil {
-				return r, err
+	var single []check
+	for _, l := range p.single {
+		single = append(single, check{runtime.NumCPU(), l})
+	}
+	for _, part := range []struct {
+		to   *[]scaleRun
+		runs []check
+	}{{&r.single, single}, {&r.several, []check{{runtime.NumCPU(), p.several}}}, {&r.checks, p.checks}, {&r.single, single}} {
+		for _, c := range part.runs {
+			one, err := m.run(ctx, c, p.length)
+			if err != nil {
+				return r, fmt.Errorf("%d groups with %v callers each: %w", c.load.groups, c.load.callers, err)
 			}
+			*part.to = append(*part.to, one)
 		}
 	}
-	if err := r.add(ctx, &r.several, m, check{runtime.NumCPU(), p.several}, p.length); err != nil {
-		return r, err
-	}
-	if r.costs, err = costsOf(r.single, r.several); err != nil {
-		return r, err
-	}
-	for _, c := range p.checks {
-		if err := r.add(ctx, &r.checks, m, c, p.length); err != nil {
-			return r, err
-		}
-	}
-	return r, nil
+	r.costs, err = costsOf(r.single, r.several)
+	return r, err
 }
 
-func (r *scaleResult) add(ctx context.Context, to *[]scaleRun, m *memberProcesses, c check, length time.Duration) error {
-	one, err := m.run(ctx, c, length)
-	if err != nil {
-		return fmt.Errorf("%d groups with %v callers each: %w", c.load.groups, c.load.callers, err)
-	}
-	*to = append(*to, one)
-	return nil
-}
+// warming is how many callers there are in the run before those that count.
+const warming = 256
 
-// costsOf returns what runs of one group show, and runs of several groups for what their entries share.
+// costsOf returns what runs of one group show, and runs of several groups for what their entries share. It leaves out those during
+// which the leader changed: what is a leader's and what is a follower's is mixed up there.
 func costsOf(single, several []scaleRun) (c costs, err error) {
 	var rounds []float64
+	still := slices.DeleteFunc(slices.Clone(single), func(r scaleRun) bool { return r.moved })
+	if 2*len(still) < len(single) {
+		return c, errors.New("the group's leader changed again and again while its costs were measured: want a machine that does less")
+	}
+	single = still
 	for _, r := range single {
-		if r.moved {
-			return c, errors.New("the group's leader changed while its costs were measured: run again on a machine that does less")
-		}
 		rounds = append(rounds, r.load.callers*r.entries/r.commands)
 	}
 	c.rounds = max(1, middle(rounds))

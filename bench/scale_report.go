@@ -95,7 +95,7 @@ func significant(x float64) float64 {
 // reportChecks compares the model with runs on this machine, whose members share its cores and its disk.
 func reportChecks(out io.Writer, results []scaleResult) {
 	fmt.Fprintf(out, "\nChecked: three members in processes of their own that share %d processors and the disk\n\n", runtime.NumCPU())
-	fmt.Fprint(out, "| data | GOMAXPROCS | callers | groups | commands in an entry | synced writes for an entry | µs of a processor for a cycle: measured, modelled | processors used: by members, by other programs"+
+	fmt.Fprint(out, "| data | GOMAXPROCS | callers | groups | commands in an entry: measured, modelled | synced writes for an entry | µs of a processor for a cycle: measured, modelled | processors used: by members, by other programs"+
 		" | cycles/s: measured | modelled | ratio |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range results {
 		for _, run := range r.checks {
@@ -113,8 +113,8 @@ func (r scaleResult) compare(run scaleRun) string {
 		moved = ", a leader changed"
 	}
 	used := run.cpu()
-	return fmt.Sprintf("| %s | %d | %.0f | %d | %.1f | %.2f | %.0f, %.0f | %.1f, %.1f | %s | %s %s | %.2f%s |", r.place.name, run.procs, l.callers*float64(l.groups), l.groups,
-		run.commands/run.entries, run.synced()/members/run.entries, commandsOfCycle*used/run.commands, r.costs.cycle(l), used/micro(run.length), run.others,
+	return fmt.Sprintf("| %s | %d | %.0f | %d | %.1f, %.1f | %.2f | %.0f, %.0f | %.1f, %.1f | %s | %s %s | %.2f%s |", r.place.name, run.procs, l.callers*float64(l.groups), l.groups,
+		run.commands/run.entries, r.costs.commands(l), run.synced()/members/run.entries, commandsOfCycle*used/run.commands, r.costs.cycle(l), used/micro(run.length), run.others,
 		grouped(run.cycles), grouped(significant(e.cycles)), e.by, run.cycles/e.cycles, moved)
 }
 
