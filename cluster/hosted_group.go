@@ -102,7 +102,7 @@ func (h *hosted) start(first bool) error {
 	}
 	h.clients = clients.New(clients.Config{
 		Handlers: h.use.Clients, Group: h.number, Core: c, Lifetime: h.lifetime, Stopped: func() error { return context.Cause(h.lifetime) },
-		Queue: h.replica.Queue(), Logger: h.logger, Renew: g.commands.RenewClients, Addresses: g.addresses, Attached: &h.attached,
+		Queue: h.replica.Queue(), Logger: h.logger, Renew: g.commands.RenewClients, Submitting: h.use.Submitting, Addresses: g.addresses, Attached: &h.attached,
 		Spend: h.replica.Spend, IsSpent: h.replica.IsSpent,
 	})
 	h.replica.Start(g.peers(), h.clients)

@@ -38,6 +38,9 @@ func (s *Server) renewClients() {
 		if s.renewing = s.renewing[n:]; len(ids) == 0 {
 			continue
 		}
+		if s.cfg.Submitting != nil {
+			s.cfg.Submitting()
+		}
 		s.core.Submit(s.cfg.Renew(ids), c, true)
 	}
 	s.renewing = nil

@@ -59,6 +59,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Renew returns the command that renews clients.
 	Renew func(incarnations []wire.ID) []byte
+	// Submitting is called before that is submitted, for which this member's process must be registered: its registration in a further group
+	// expires while it does not use that. nil: it is registered.
+	Submitting func()
 	// Addresses returns where clients find the members. It runs on the loop's goroutine.
 	Addresses func() []string
 	// Attached is how many clients are attached.
