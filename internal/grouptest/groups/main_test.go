@@ -2,9 +2,13 @@
 package groups
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "6") // they wait for TTLs and elections more than they compute; -parallel overrides it, and the flag exists
+	goleak.VerifyTestMain(m)
+}
