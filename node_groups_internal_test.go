@@ -100,13 +100,19 @@ func TestGroups_NamedInLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var lost []<-chan struct{}
 	for name, g := range map[string]*Group{"of the node": f, "of the client": c.WithGroup("tenant")} {
-		if _, err := g.FencedLock(name).Lock(t.Context()); err != nil {
+		l := g.FencedLock(name)
+		if _, err := l.Lock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		lost = append(lost, l.Lost())
 	}
 	if err := c.DeleteGroup(t.Context(), "tenant", Force()); err != nil {
 		t.Fatal(err)
+	}
+	for _, l := range lost {
+		<-l // a process that closes before it learns of the deletion loses nothing
 	}
 	_ = c.Close(t.Context())
 	_ = n.Close(t.Context()) // both have written all lines
