@@ -108,7 +108,7 @@ func (w *shardWorker) seen(v *machine.ShardsView, before []*shardTask) {
 		w.state = leavingWorker
 	}
 	for _, t := range before {
-		if sh := shardOf(v, t.shard); t.state <= workEnded && slices.Contains(w.tasks, t) && (sh.Worker != v.Workers[own].Number || sh.Fence != t.fence) {
+		if sh := shardOf(v, t.shard); t.mustBeOwned() && slices.Contains(w.tasks, t) && (sh.Worker != v.Workers[own].Number || sh.Fence != t.fence) {
 			sim.fail("worker %d has shard %d of %s under fence %d, not released, and reads %+v", w.n, t.shard, w.set, t.fence, sh)
 		}
 	}
@@ -131,7 +131,7 @@ func (w *shardWorker) dismissed() {
 	s, p := w.session, w.session.program
 	v, alive := liveSession(p.sim.history.oracle, s.id)
 	bound := alive && v.Incarnation == s.incarnation // else this process is about to learn that it is not
-	kept := slices.ContainsFunc(w.tasks, func(t *shardTask) bool { return t.state <= workEnded })
+	kept := slices.ContainsFunc(w.tasks, (*shardTask).mustBeOwned)
 	switch {
 	case !bound:
 	case kept || w.state == presentWorker && !w.wasResized():

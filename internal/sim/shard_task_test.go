@@ -15,7 +15,12 @@ type shardTask struct {
 	fence  uint64
 	state  taskState
 	lost   bool // it has been released although the work goes on
+	// A release had no outcome, as the registration of the process has expired: the group may have carried it out (seed 6002105).
+	maybeReleased bool
 }
+
+// mustBeOwned reports whether the group has the worker as the owner in any case.
+func (t *shardTask) mustBeOwned() bool { return t.state <= workEnded && !t.maybeReleased }
 
 type taskState int
 
@@ -102,7 +107,7 @@ func (w *shardWorker) release() {
 		switch {
 		case reply == nil:
 			for _, t := range released {
-				t.state = workEnded
+				t.state, t.maybeReleased = workEnded, true
 			}
 			return
 		case reply.GetCode() != wire.Code_OK:
