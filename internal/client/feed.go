@@ -194,11 +194,11 @@ type FeedRoom struct {
 	kept  atomic.Int64 // by all feeds
 
 	mu    sync.Mutex
-	feeds map[roommate]struct{} // guarded by mu; those that may keep anything
+	feeds map[sharingFeed]struct{} // guarded by mu; those that may keep anything
 }
 
-// roommate is a feed of whatever items.
-type roommate interface {
+// sharingFeed is a feed of whatever items.
+type sharingFeed interface {
 	// spare is how many bytes it keeps, or 0 if that is its newest item alone.
 	spare() int
 	// halve drops the oldest items until half of the bytes are left, or the newest item.
@@ -207,16 +207,16 @@ type roommate interface {
 
 // NewFeedRoom returns a room of so many bytes.
 func NewFeedRoom(bytes int) *FeedRoom {
-	return &FeedRoom{limit: int64(bytes), feeds: make(map[roommate]struct{})}
+	return &FeedRoom{limit: int64(bytes), feeds: make(map[sharingFeed]struct{})}
 }
 
-func (r *FeedRoom) join(f roommate) {
+func (r *FeedRoom) join(f sharingFeed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.feeds[f] = struct{}{}
 }
 
-func (r *FeedRoom) leave(f roommate) {
+func (r *FeedRoom) leave(f sharingFeed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.feeds, f)
@@ -231,7 +231,7 @@ func (r *FeedRoom) shrink() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for r.kept.Load() > r.limit {
-		var largest roommate
+		var largest sharingFeed
 		most := 0
 		for f := range r.feeds { // order: any of the largest
 			if n := f.spare(); n > most {
