@@ -54,14 +54,16 @@ func (p *program) followAgain() {
 	}
 }
 
-// read reads the set, if it is time. Those of clients do so again and again, as they get no changes.
+// read reads the set, if it is time. Those of clients do so again and again, as they get no changes; so does a worker that
+// has left and has nothing to release, as no change follows from which it would learn that it is not of the set any more.
 func (w *shardWorker) read() {
 	p := w.session.program
 	often := 60
 	if p.remote != nil {
 		often = 5
 	}
-	if w.asking || w.leaves || !w.stale && p.sim.shardsRNG.IntN(often) > 0 {
+	leftWithNothing := w.state == leavingWorker && len(w.tasks) == 0
+	if w.asking || w.leaves || !w.stale && !leftWithNothing && p.sim.shardsRNG.IntN(often) > 0 {
 		return
 	}
 	w.asking, w.stale = true, false
