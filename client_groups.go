@@ -18,8 +18,9 @@ import (
 )
 
 // WithGroup returns a handle to a further group, as [Node.WithGroup] does. The first call on it that waits for the group connects the client to a
-// member for that group, and registers the client there: a client has a connection for each group that it uses, until Close or the
-// group's deletion, and its share of a host's connections counts each. ErrBusy with 32,768 clients in that group.
+// member for that group, and registers the client there: a client has a connection for each group that it uses, and its share of a host's connections
+// counts each. A group in which it has had no call and no session for minutes it leaves, and the next call connects and registers it again; of a
+// deletion it learns by that call. ErrBusy with 32,768 clients in that group.
 func (c *Client) WithGroup(name string) *Group {
 	if name == c.cfg.Group {
 		return c.Group
@@ -109,7 +110,7 @@ type clientGroups struct {
 
 	mu      sync.Mutex
 	handles handles[remoteGroup]    // guarded by mu
-	used    map[uint32]*remoteGroup // guarded by mu; those that are connected, or were to be, by number
+	used    map[uint32]*remoteGroup // guarded by mu; those that are connected, or were to be, by number; without those that were left
 	closed  bool                    // guarded by mu: the client shuts down
 }
 
@@ -125,6 +126,7 @@ type remoteGroup struct {
 	client  *client.Client
 	door    furtherDoor
 	number  uint32          // guarded by clientGroups.mu; 0: none yet
+	use     groupUse        // guarded by clientGroups.mu
 	last    *attempt        // guarded by clientGroups.mu; to reach the group; nil: none
 	reached bool            // guarded by clientGroups.mu; the last attempt has succeeded, so the handle belongs to the group of that number
 	deleted context.Context // done when the group is deleted
@@ -136,6 +138,7 @@ type remoteGroup struct {
 type attempt struct {
 	remote  *remote.Group
 	deleted bool          // guarded by clientGroups.mu: the group is
+	left    bool          // guarded by clientGroups.mu: it has succeeded, and the client has left the group since
 	done    chan struct{} // closed when it has succeeded, or failed
 	err     error         // set before done is closed
 }
@@ -172,7 +175,7 @@ func (g *clientGroups) newGroup(name string) *remoteGroup {
 	f := &remoteGroup{owner: c, name: name}
 	f.deleted, f.delete = context.WithCancel(context.Background())
 	cfg := c.clientConfig(name)
-	cfg.Reach, cfg.Logger = f.reach, ofGroup(c.log, name)
+	cfg.Enter, cfg.Idle, cfg.Beside, cfg.Logger = f.enter, f.idle, c.client, ofGroup(c.log, name)
 	f.client = client.New(cfg)
 	f.door.defaults = func() client.Group { return c.remote }
 	f.client.Connect(&f.door, func(attempt uint32, ttl time.Duration) *wire.Command {
@@ -183,13 +186,13 @@ func (g *clientGroups) newGroup(name string) *remoteGroup {
 	return f
 }
 
-// reach blocks until this client is registered in the group, or ctx is done. It is client.Config.Reach.
+// reach blocks until this client is registered in the group, or ctx is done.
 func (f *remoteGroup) reach(ctx context.Context) error {
 	g := f.owner.groups
 	g.mu.Lock()
-	known, reached := f.number, f.reached
+	known, serves := f.number, f.reached && f.last.serves()
 	g.mu.Unlock()
-	if reached {
+	if serves {
 		return nil
 	}
 	number, err := findGroup(ctx, f.owner.Group, f.name)
@@ -233,12 +236,12 @@ func (g *clientGroups) attempt(f *remoteGroup, number uint32) (*attempt, error) 
 		return nil, noGroup()
 	case f.deleted.Err() != nil:
 		return nil, noGroup()
-	case f.last != nil && !f.last.failed() && number <= f.number:
+	case f.last != nil && !f.last.failed() && !f.last.left && number <= f.number:
 		return f.last, nil
 	}
 	number = max(number, f.number) // an answer that is late has that of an earlier group
 	cfg := g.owner.remoteConfig(f.client)
-	cfg.Logger = ofGroup(g.owner.log, f.name)
+	cfg.Members, cfg.Logger = g.owner.remote.Members, ofGroup(g.owner.log, f.name)
 	cfg.Further, cfg.Cluster, cfg.Deleted = number, g.owner.remote.Cluster(), func() { g.deleted(number) }
 	r, err := remote.New(cfg)
 	if err != nil {
@@ -263,6 +266,9 @@ func (g *clientGroups) attempt(f *remoteGroup, number uint32) (*attempt, error) 
 }
 
 func (a *attempt) failed() bool { return a.ended() && a.err != nil }
+
+// serves reports whether the client is connected and registered. clientGroups.mu is held.
+func (a *attempt) serves() bool { return a.ended() && a.err == nil && !a.left }
 
 func (a *attempt) ended() bool {
 	select {
@@ -297,7 +303,9 @@ func (g *clientGroups) ended(f *remoteGroup, a *attempt, err error) {
 		if a.deleted || f.last != a { // the group was reached before it was deleted
 			g.end(f)
 			a.err = noGroup()
+			return
 		}
+		f.watchUse()
 	case f.deleted.Err() != nil:
 		a.err = noGroup()
 	case f.last != a:
@@ -330,10 +338,12 @@ func (g *clientGroups) deleted(number uint32) {
 
 // end ends the use of a group that is deleted, if it is used. g.mu is held.
 func (g *clientGroups) end(f *remoteGroup) {
-	if g.used[f.number] != f || g.closed {
+	if f.deleted.Err() != nil || g.closed {
 		return // the shutdown of the client ends the use
 	}
-	delete(g.used, f.number)
+	if g.used[f.number] == f {
+		delete(g.used, f.number)
+	}
 	g.handles.forget(f.name, f)
 	f.delete()
 	r := f.last.remote
@@ -360,7 +370,7 @@ func (g *clientGroups) registered() (list []*remoteGroup) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, f := range g.used {
-		if f.reached {
+		if f.reached && f.last.serves() {
 			list = append(list, f)
 		}
 	}
@@ -372,6 +382,11 @@ func (g *clientGroups) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
+	for _, f := range g.used {
+		if f.use.timer != nil {
+			f.use.timer.Stop()
+		}
+	}
 }
 
 // stop ends the connections, after close.

@@ -137,6 +137,10 @@ func (a remoteAdmin) backUp(ctx context.Context, w io.Writer) error {
 	number, err := a.numberToRead(ctx)
 	var to *attempt
 	if err == nil {
+		err = a.beginCall(ctx)
+	}
+	if err == nil {
+		defer a.endCall()
 		to, err = a.owner.groups.attempt(a.remoteGroup, number)
 	}
 	switch {
@@ -164,9 +168,11 @@ func (a remoteAdmin) numberToRead(ctx context.Context) (uint32, error) {
 }
 
 func (a remoteAdmin) transferLeadership(ctx context.Context, to MemberID) error {
-	if err := a.reach(ctx); err != nil {
+	leave, err := a.enter(ctx)
+	if err != nil {
 		return err
 	}
+	defer leave()
 	return a.owner.transfer(ctx, a.door.use().(*remote.Group), to)
 }
 

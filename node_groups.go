@@ -94,7 +94,7 @@ func (g *nodeGroups) newGroup(name string) *furtherGroup {
 	f := &furtherGroup{node: n, name: name, history: n.history.of(name), ready: make(chan struct{})}
 	f.ended, f.end = context.WithCancel(context.Background())
 	cfg := n.clientConfig()
-	cfg.Reach, cfg.Idle, cfg.Beside, cfg.FeedRoom = f.reach, f.idle, n.client, g.changes
+	cfg.Enter, cfg.Idle, cfg.Beside, cfg.FeedRoom = f.enter, f.idle, n.client, g.changes
 	cfg.Logger = ofGroup(n.log, name)
 	cfg.HoldLost = func(name string, fence uint64) { n.holdLost(f.history, name, Fence(fence)) }
 	cfg.Checks = slices.DeleteFunc(slices.Clone(cfg.Checks), func(name string) bool { return name != gossipCheck && name != ProcessCheck })
@@ -279,7 +279,12 @@ func (g *nodeGroups) group(number uint32) *Group {
 	return nil
 }
 
-// reach blocks until this process is registered in the group, or ctx is done. It is client.Config.Reach.
+// enter is client.Config.Enter.
+func (f *furtherGroup) enter(ctx context.Context) (leave func(), err error) {
+	return func() {}, f.reach(ctx)
+}
+
+// reach blocks until this process is registered in the group, or ctx is done.
 func (f *furtherGroup) reach(ctx context.Context) error {
 	select {
 	case <-f.ready:

@@ -96,10 +96,10 @@ func releases(cmd *wire.Command) bool {
 // commands submits commands to the group and waits for their outcomes. It may be used on any goroutine.
 type commands struct {
 	life    *lifetime
-	group   Group                       // set by Connect
-	reach   func(context.Context) error // Config.Reach
-	expired func(incarnation wire.ID)   // runs when the registration of this process has expired
-	used    func()                      // runs when a command is submitted
+	group   Group                                           // set by Connect
+	enter   func(context.Context) (leave func(), err error) // Config.Enter
+	expired func(incarnation wire.ID)                       // runs when the registration of this process has expired
+	used    func()                                          // runs when a command is submitted
 	// replacements counts how often a snapshot replaced the state, and outcomes
 	// may have been skipped.
 	replacements atomic.Uint64
@@ -150,20 +150,30 @@ func (c *commands) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, er
 
 func noNote() func(answer) { return ignore }
 
-// reached is Config.Reach.
-func (c *commands) reached(ctx context.Context) error {
-	if c.reach == nil {
-		return nil
+// entered is Config.Enter.
+func (c *commands) entered(ctx context.Context) (leave func(), err error) {
+	if c.enter == nil {
+		return func() {}, nil
 	}
-	return c.reach(ctx)
+	return c.enter(ctx)
+}
+
+// use is entered, unless the client refuses every use.
+func (c *commands) use(ctx context.Context) (leave func(), err error) {
+	if err := c.life.Usable(); err != nil {
+		return nil, err
+	}
+	return c.entered(ctx)
 }
 
 // execEach is exec. begin is called before each submission; what it returns gets the
 // answer, as with send.
 func (c *commands) execEach(ctx context.Context, cmd *wire.Command, begin func() (note func(answer))) (*wire.Reply, error) {
-	if err := c.reached(ctx); err != nil {
+	leave, err := c.entered(ctx)
+	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	return c.execReached(ctx, cmd, begin)
 }
 

@@ -40,9 +40,9 @@ type Config struct {
 	LeaseEnded func(id wire.ID, why error)
 	HoldLost   func(name string, fence uint64)
 
-	// Reach, if not nil, is called before each operation that waits for the group, and blocks until the client is
-	// connected to it and registered, or ctx is done. Its error is that of the operation.
-	Reach func(ctx context.Context) error
+	// Enter, if not nil, is called before each operation that waits for the group, and blocks until the client is
+	// connected to it and registered, or ctx is done. Its error is that of the operation. Otherwise leave is called when that has ended.
+	Enter func(ctx context.Context) (leave func(), err error)
 
 	// Closed is the cause of a Fault of kind Closed that has no other one. It may be nil.
 	Closed error
@@ -83,7 +83,7 @@ func New(cfg Config) *Client {
 func newClient(cfg Config, clock *leaseclock.Clock) *Client {
 	c := &Client{cfg: cfg, log: cfg.Logger, clock: clock}
 	c.lifetime.cause, c.lifetime.done = cfg.Closed, make(chan struct{})
-	c.commands.life, c.commands.expired, c.commands.reach = &c.lifetime, c.registrationExpired, cfg.Reach
+	c.commands.life, c.commands.expired, c.commands.enter = &c.lifetime, c.registrationExpired, cfg.Enter
 	c.leases.life, c.leases.clock, c.leases.incarnationTTL = &c.lifetime, clock, cfg.IncarnationTTL
 	c.leases.byID = make(map[wire.ID]*Lease)
 	c.checks.commands, c.checks.clock, c.checks.live = &c.commands, clock, c.leases.live
@@ -119,7 +119,7 @@ func (c *Client) Connect(g Group, r Registration) { c.group, c.process = g, r }
 
 // Register registers this process with the group, and then keeps it registered. It
 // blocks until the group has agreed, so a leader is known and the log up to that
-// point is applied here. A refusal is a Fault with the machine's reply.
+// point is applied here. A refusal is a Fault with the machine's reply. Register may be called again, one call at a time.
 func (c *Client) Register(ctx context.Context) error {
 	reply, err := c.send(ctx, c.registration(), c.registered)
 	if err == nil && (answer{reply: reply}).unregistered() {
@@ -266,34 +266,42 @@ func (c *Client) Woke() {
 
 // Watch is [Group].Watch.
 func (c *Client) Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
-	if err := c.reached(ctx); err != nil {
+	leave, err := c.entered(ctx)
+	if err != nil {
 		return err
 	}
+	defer leave()
 	return c.group.Watch(ctx, prefix, after, yield)
 }
 
 // Observe is [Group].Observe.
 func (c *Client) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
-	if err := c.reached(ctx); err != nil {
+	leave, err := c.entered(ctx)
+	if err != nil {
 		return err
 	}
+	defer leave()
 	return c.group.Observe(ctx, election, yield)
 }
 
 // AwaitLists blocks until what lists of members, sessions and checks show has another number than after, and returns that. Numbers
 // are those of [Client.ListsChanged].
 func (c *Client) AwaitLists(ctx context.Context, after uint64) (uint64, error) {
-	if err := c.reached(ctx); err != nil {
+	leave, err := c.entered(ctx)
+	if err != nil {
 		return 0, err
 	}
+	defer leave()
 	return c.lists.await(ctx, after)
 }
 
 // ObserveShards is [Group].FollowShards.
 func (c *Client) ObserveShards(ctx context.Context, set string, yield func(ShardsUpdate) bool) error {
-	if err := c.reached(ctx); err != nil {
+	leave, err := c.entered(ctx)
+	if err != nil {
 		return err
 	}
+	defer leave()
 	return c.group.FollowShards(ctx, set, yield)
 }
 

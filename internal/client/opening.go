@@ -38,11 +38,13 @@ var errRetryOpening = errors.New("the lease has to be opened again")
 // Open opens a session. It blocks until the group has agreed. If ctx is done first,
 // a session that may have been opened is closed in the background.
 func (c *Client) Open(ctx context.Context, cfg LeaseConfig) (*Lease, error) {
+	leave, err := c.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	for {
 		if err := c.Usable(); err != nil {
-			return nil, err
-		}
-		if err := c.reached(ctx); err != nil {
 			return nil, err
 		}
 		l, err := c.newOpening(cfg).run(ctx)
@@ -60,11 +62,13 @@ func (c *Client) Open(ctx context.Context, cfg LeaseConfig) (*Lease, error) {
 // decided. If ctx is done first the session may be bound all the same, and a later
 // Attach returns it.
 func (c *Client) Attach(ctx context.Context, id wire.ID) (*Lease, error) {
+	leave, err := c.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	for {
 		if err := c.Usable(); err != nil {
-			return nil, err
-		}
-		if err := c.reached(ctx); err != nil {
 			return nil, err
 		}
 		if l := c.leases.lease(id); l != nil && l.Err() == nil {
@@ -223,11 +227,13 @@ func (s *leases) opened(own *Lease) {
 // ownLease returns the client's own lease, and opens it if there is none. It blocks
 // until the group has agreed, or ctx is done.
 func (c *Client) ownLease(ctx context.Context) (*Lease, error) {
+	leave, err := c.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	for {
 		if err := c.Usable(); err != nil {
-			return nil, err
-		}
-		if err := c.reached(ctx); err != nil {
 			return nil, err
 		}
 		own, shared, first := c.leases.shareOpening()

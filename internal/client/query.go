@@ -24,9 +24,11 @@ func (c *commands) query(ctx context.Context, q machine.Query, opts QueryOptions
 	if ctx.Err() != nil {
 		return nil, contextFault(Interrupted, ctx)
 	}
-	if err := c.reached(ctx); err != nil {
+	leave, err := c.entered(ctx)
+	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	a, err := c.group.Query(ctx, q, opts)
 	switch {
 	case err != nil && ctx.Err() != nil && opts.Stale:

@@ -19,6 +19,7 @@ type renewal struct {
 	clock    *leaseclock.Clock
 	idle     func() bool // Config.Idle
 
+	begun  atomic.Bool // there is a timer
 	used   atomic.Bool // a command was submitted since the last renewal
 	lapsed atomic.Bool // there are no renewals until a command is submitted; set under mu
 
@@ -32,9 +33,12 @@ type renewal struct {
 	idleSince instant // owned by send; never: this process uses the group
 }
 
+// begin begins the renewals, unless they have begun: then the registration has had them begin again, if they had lapsed.
 func (r *renewal) begin() {
-	r.idleSince = never
-	r.schedule(r.clock.Now())
+	if r.begun.CompareAndSwap(false, true) {
+		r.idleSince = never
+		r.schedule(r.clock.Now())
+	}
 }
 
 // schedule sets the timer to an interval after that time.
@@ -61,9 +65,10 @@ func (r *renewal) woke() {
 	}
 }
 
-// hasten brings the timer forward for a lease that needs a renewal earlier. If the
-// timer has fired already, schedule will see the lease.
+// hasten brings the timer forward for a new lease that needs a renewal earlier. If the
+// timer has fired already, schedule will see the lease. The lease is use, as the command was: what lapses meanwhile may have seen neither.
 func (r *renewal) hasten(l *Lease) {
+	r.use()
 	if l.span == NoTTL {
 		return
 	}
@@ -127,6 +132,12 @@ func (r *renewal) end(idle bool) bool {
 	}
 	r.lapsedAt = r.clock.Now()
 	return true
+}
+
+// Lapsed reports whether the renewals have lapsed, and no lease is open, or being opened.
+func (c *Client) Lapsed() bool {
+	own, idle := c.leases.unused()
+	return c.renewal.lapsed.Load() && idle && own == nil
 }
 
 // expired reports whether the renewals lapsed so long ago that the group has forgotten this process.

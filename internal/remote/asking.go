@@ -266,27 +266,27 @@ func (g *Group) again(q *question, err error) bool {
 }
 
 // awaitPlace blocks while as many requests are under way as a member answers at once.
-func (g *Group) awaitPlace(ctx context.Context) error {
+func (a *asking) awaitPlace(ctx, lifetime context.Context) error {
 	select {
-	case g.asking.answers <- struct{}{}:
+	case a.answers <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-g.lifetime.Done():
-		return g.closed()
+	case <-lifetime.Done():
+		return context.Cause(lifetime)
 	}
 }
 
-func (g *Group) leavePlace() { <-g.asking.answers }
+func (a *asking) leavePlace() { <-a.answers }
 
 // Ask has a member answer a request. It blocks until it has, or ctx is done. With repeat the
 // request goes to another member if the connection is lost; without, the result is unknown
 // then (wire.Failure_FAILURE_UNKNOWN).
 func (g *Group) Ask(ctx context.Context, r *wire.Request, repeat bool) ([]byte, error) {
-	if err := g.awaitPlace(ctx); err != nil {
+	if err := g.asking.awaitPlace(ctx, g.lifetime); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	defer g.leavePlace()
+	defer g.asking.leavePlace()
 	for asked := false; ; asked = true {
 		q, err := g.begin(ctx, r, !r.GetStale())
 		switch {

@@ -34,6 +34,8 @@ type Config struct {
 
 	MaxCallBytes int // of their commands
 
+	// Members returns the addresses that another Group of this process knows, since this one may begin when all members have moved; nil: none.
+	Members func() []string
 	// Deleted is called when a member has stated that the further group is deleted; then everything fails. It must not block.
 	Deleted func()
 

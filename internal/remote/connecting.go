@@ -145,7 +145,12 @@ func (g *Group) connect() {
 
 // plan returns what the search for a member begins with.
 func (g *Group) plan() (p plan, err error) {
+	var members []string
+	if g.cfg.Members != nil {
+		members = g.cfg.Members()
+	}
 	err = g.await(func() error {
+		g.addresses.learn(members)
 		p = plan{identity: g.identity, addresses: g.addresses.inOrder(g.cfg.Addresses), left: maps.Clone(g.leaving.left), time: g.cfg.Left()}
 		return nil
 	})

@@ -33,10 +33,10 @@ type CreditBody struct {
 // has returned, and returns its error. If the connection is lost before read has got anything,
 // another member is asked. A read that blocks holds up the answer alone, for as long as it likes.
 func (g *Group) Stream(ctx context.Context, kind string, read func(io.Reader) error) error {
-	if err := g.awaitPlace(ctx); err != nil {
+	if err := g.asking.awaitPlace(ctx, g.lifetime); err != nil {
 		return err
 	}
-	defer g.leavePlace()
+	defer g.asking.leavePlace()
 	for {
 		again, err := g.streamOnce(ctx, kind, read)
 		if !again {

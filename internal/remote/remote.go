@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,6 +128,34 @@ func (g *Group) Close(why error) {
 	g.end(why)
 	<-g.done
 	_ = g.dialer.Close() // its connections have ended
+}
+
+// EndUnused has the connection end if nothing in this process waits for the group, and reports whether it ends; Close waits for that. The caller makes sure that
+// nothing is submitted or asked meanwhile.
+func (g *Group) EndUnused() bool {
+	ends := make(chan bool, 1)
+	if !g.mailbox.Post(func() {
+		unused := g.tickets.Backlog().Calls == 0 && !g.tickets.Awaits() && len(g.renewals) == 0
+		if unused {
+			g.end(ErrClosed)
+		}
+		ends <- unused
+	}) {
+		return false
+	}
+	return <-ends // it runs when the group is closed, too
+}
+
+// Members returns the addresses of the members, as the group has stated them last.
+func (g *Group) Members() []string {
+	members := make(chan []string, 1)
+	if g.await(func() error {
+		members <- slices.Clone(g.addresses.members)
+		return nil
+	}) != nil {
+		return nil
+	}
+	return <-members
 }
 
 // Registration makes the command that registers this process. It is called once for each

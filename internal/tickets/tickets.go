@@ -227,6 +227,9 @@ func (t *Table[C]) Awaiting(seq uint64) (call C, ok bool) {
 	return call, ok
 }
 
+// Awaits reports whether a second outcome is awaited.
+func (t *Table[C]) Awaits() bool { return len(t.awaiting) > 0 }
+
 // Settle removes and returns the call that awaits the second outcome of a ticket.
 func (t *Table[C]) Settle(seq uint64) (call C, ok bool) {
 	call, ok = t.awaiting[seq]

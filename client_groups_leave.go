@@ -1,0 +1,135 @@
+package conclave
+
+import (
+	"context"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/remote"
+)
+
+// A client leaves a further group that it does not use: it closes the connection, and its registration expires. An attached client
+// has its member renew the registration, so a group that was used once would not be quiet before the client ended. The next call
+// reaches the group again, as the first one did: with another connection and another registration. So there is no state between the
+// two, in which a call could be submitted under a registration that has expired.
+
+const (
+	// leaveAfter is for how long a client uses nothing of a group before it leaves: as long as a member's own process with a session. Each return costs an entry.
+	leaveAfter = 2 * time.Minute
+	// leaveLook is how often a client that has a session in the group, or calls, looks whether it still has. A registration from which nothing is needed any
+	// more is not renewed, so it has to be shorter than that lasts.
+	leaveLook = 20 * time.Second
+)
+
+// groupUse is the use of a further group by calls. clientGroups.mu guards it.
+type groupUse struct {
+	calls  int // under way
+	since  time.Time
+	leaves chan struct{} // closed when it is decided whether the client leaves, as it is about to; nil: it is not
+	timer  *time.Timer   // of look; nil: the group was not reached yet
+}
+
+// enter is client.Config.Enter.
+func (f *remoteGroup) enter(ctx context.Context) (leave func(), err error) {
+	if err := f.beginCall(ctx); err != nil {
+		return nil, err
+	}
+	if err := f.reach(ctx); err != nil {
+		f.endCall()
+		return nil, err
+	}
+	return f.endCall, nil
+}
+
+// beginCall notes that a call is under way, so that the client does not leave. It blocks while it is about to.
+func (f *remoteGroup) beginCall(ctx context.Context) error {
+	for g := f.owner.groups; ; {
+		g.mu.Lock()
+		leaves := f.use.leaves
+		if leaves == nil {
+			f.use.calls++
+		}
+		g.mu.Unlock()
+		if leaves == nil {
+			return nil
+		}
+		select {
+		case <-leaves:
+		case <-ctx.Done():
+			return &client.Fault{Kind: client.Unavailable, Cause: client.ContextError(ctx)}
+		}
+	}
+}
+
+func (f *remoteGroup) endCall() {
+	g := f.owner.groups
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f.use.calls--
+	f.use.since = time.Now()
+}
+
+// idle is client.Config.Idle.
+func (f *remoteGroup) idle() bool {
+	g := f.owner.groups
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return f.use.unused() >= leaveAfter
+}
+
+// unused returns for how long there has been no call.
+func (u *groupUse) unused() time.Duration {
+	if u.calls > 0 {
+		return 0
+	}
+	return time.Since(u.since)
+}
+
+// watchUse has look run. g.mu is held, and the group is reached.
+func (f *remoteGroup) watchUse() {
+	if f.use.since = time.Now(); f.use.timer == nil {
+		f.use.timer = time.AfterFunc(leaveAfter, f.look)
+	} else {
+		f.use.timer.Reset(leaveAfter)
+	}
+}
+
+// look has the client leave if it does not use the group.
+func (f *remoteGroup) look() {
+	g := f.owner.groups
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch unused := f.use.unused(); {
+	case g.closed, g.used[f.number] != f, !f.last.serves():
+	case unused < leaveAfter:
+		f.use.timer.Reset(max(leaveAfter-unused, leaveLook))
+	case !f.owner.cfg.ReadOnly && !f.client.Lapsed():
+		f.use.timer.Reset(leaveLook)
+	default:
+		f.use.leaves = make(chan struct{})
+		r := f.last.remote
+		g.owner.routines.Go(func() { f.leave(r) })
+	}
+}
+
+// leave leaves the group by ending the connection, unless something in this process waits for the group. No call begins meanwhile. What is not the work of a call, such as a release that goes on
+// after its caller's ctx was done, has a session or waits for an outcome.
+func (f *remoteGroup) leave(r *remote.Group) {
+	g := f.owner.groups
+	left := (f.owner.cfg.ReadOnly || f.client.Lapsed()) && r.EndUnused()
+	g.mu.Lock()
+	close(f.use.leaves)
+	f.use.leaves = nil
+	if left {
+		f.last.left = true
+		if g.used[f.number] == f {
+			delete(g.used, f.number)
+		}
+	} else if !g.closed {
+		f.use.timer.Reset(leaveLook)
+	}
+	g.mu.Unlock()
+	if left {
+		r.Close(remote.ErrClosed)
+	}
+}
