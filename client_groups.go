@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/survey"
@@ -79,7 +78,7 @@ func (c *Client) deleteGroup(ctx context.Context, name string, force bool) error
 	if err != nil && !errors.Is(convert(err), ErrGroupNotFound) { // that is so after an earlier attempt, too
 		return err
 	}
-	c.groups.deleted(number)
+	c.groups.deleted(name, number)
 	return nil
 }
 
@@ -198,7 +197,7 @@ func (f *remoteGroup) reach(ctx context.Context) error {
 	number, err := findGroup(ctx, f.owner.Group, f.name)
 	switch {
 	case client.IsKind(err, client.NoGroup):
-		g.deleted(known) // and none that was found since then
+		g.deleted(f.name, known) // and none that was found since then
 		return err
 	case err != nil:
 		return err
@@ -242,7 +241,7 @@ func (g *clientGroups) attempt(f *remoteGroup, number uint32) (*attempt, error) 
 	number = max(number, f.number) // an answer that is late has that of an earlier group
 	cfg := g.owner.remoteConfig(f.client)
 	cfg.Members, cfg.Logger = g.owner.remote.Members, ofGroup(g.owner.log, f.name)
-	cfg.Further, cfg.Cluster, cfg.Deleted = number, g.owner.remote.Cluster(), func() { g.deleted(number) }
+	cfg.Further, cfg.Cluster, cfg.Deleted = number, g.owner.remote.Cluster(), func() { g.deleted(f.name, number) }
 	r, err := remote.New(cfg)
 	if err != nil {
 		return nil, err
@@ -316,43 +315,6 @@ func (g *clientGroups) ended(f *remoteGroup, a *attempt, err error) {
 			delete(g.used, f.number)
 		}
 	}
-}
-
-// deleted ends the use of a group that is deleted. A handle that has not reached the group belongs to none, and can reach a later one.
-func (g *clientGroups) deleted(number uint32) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	f := g.used[number]
-	switch {
-	case f == nil || g.closed:
-	case f.reached:
-		g.end(f)
-	case f.last.failed():
-		delete(g.used, number)
-	default:
-		a := f.last
-		a.deleted = true
-		g.owner.routines.Go(func() { a.remote.Close(remote.ErrDeleted) })
-	}
-}
-
-// end ends the use of a group that is deleted, if it is used. g.mu is held.
-func (g *clientGroups) end(f *remoteGroup) {
-	if f.deleted.Err() != nil || g.closed {
-		return // the shutdown of the client ends the use
-	}
-	if g.used[f.number] == f {
-		delete(g.used, f.number)
-	}
-	g.handles.forget(f.name, f)
-	f.delete()
-	r := f.last.remote
-	g.owner.routines.Go(func() {
-		f.client.Stopping(cluster.ErrGroupDeleted, false)
-		r.Close(remote.ErrDeleted)
-		f.client.Stopped(cluster.ErrGroupDeleted, false)
-		f.client.Wait()
-	})
 }
 
 // all returns those that are used.

@@ -134,17 +134,19 @@ func (r *renewal) end(idle bool) bool {
 	return true
 }
 
-// Lapsed reports whether the renewals have lapsed, and no lease is open, or being opened.
-func (c *Client) Lapsed() bool {
+// Lapsed reports whether the renewals lapsed at least that long ago, and no lease is open, or being opened.
+func (c *Client) Lapsed(ago time.Duration) bool {
 	own, idle := c.leases.unused()
-	return c.renewal.lapsed.Load() && idle && own == nil
+	return idle && own == nil && c.renewal.lapsedFor(ago)
 }
 
 // expired reports whether the renewals lapsed so long ago that the group has forgotten this process.
-func (r *renewal) expired() bool {
+func (r *renewal) expired() bool { return r.lapsedFor(2 * r.leases.incarnationTTL) }
+
+func (r *renewal) lapsedFor(d time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.lapsed.Load() && r.clock.Now()-r.lapsedAt > instant(2*r.leases.incarnationTTL)
+	return r.lapsed.Load() && r.clock.Now()-r.lapsedAt > instant(d)
 }
 
 // use notes that a command is submitted, and begins the renewals again if they have lapsed. If the registration has expired, that
@@ -167,7 +169,7 @@ func (r *renewal) use() {
 	}
 }
 
-// Use begins the renewals again that have lapsed, for commands that this process submits without the client.
+// Use notes that this process uses the group in a way that the client does not see, and begins the renewals again if they have lapsed.
 func (c *Client) Use() { c.renewal.use() }
 
 // acknowledged moves the deadlines of the leases that are bound to the incarnation

@@ -130,20 +130,26 @@ func (g *Group) Close(why error) {
 	_ = g.dialer.Close() // its connections have ended
 }
 
-// EndUnused has the connection end if nothing in this process waits for the group, and reports whether it ends; Close waits for that. The caller makes sure that
-// nothing is submitted or asked meanwhile.
-func (g *Group) EndUnused() bool {
-	ends := make(chan bool, 1)
+// Unused reports whether nothing that this process has submitted waits for the group.
+func (g *Group) Unused() bool { return g.ifUnused(func() {}) }
+
+// EndUnused has the connection end if nothing that this process has submitted waits for the group, and reports whether it ends; Close waits for that. The caller
+// makes sure that nothing is submitted or asked meanwhile.
+func (g *Group) EndUnused() bool { return g.ifUnused(func() { g.end(ErrClosed) }) }
+
+// ifUnused has the loop run something, and reports whether it has.
+func (g *Group) ifUnused(run func()) bool {
+	result := make(chan bool, 1)
 	if !g.mailbox.Post(func() {
 		unused := g.tickets.Backlog().Calls == 0 && !g.tickets.Awaits() && len(g.renewals) == 0
 		if unused {
-			g.end(ErrClosed)
+			run()
 		}
-		ends <- unused
+		result <- unused
 	}) {
-		return false
+		return true // all has failed
 	}
-	return <-ends // it runs when the group is closed, too
+	return <-result // it runs when the group is closed, too
 }
 
 // Members returns the addresses of the members, as the group has stated them last.

@@ -2,7 +2,10 @@ package virtualtime
 
 import (
 	"context"
+	"errors"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -226,6 +229,71 @@ func TestGroups_ClientReturnsAsItLeaves(t *testing.T) {
 				})
 			}
 			calls.Wait()
+		}
+	}, grouptest.Newcomers(1))
+}
+
+// A client learns of the deletion of a group that it has left by a call, or deletes it itself: a handle that is asked for then is of the next group of that name.
+func TestGroups_LeftGroupDeleted(t *testing.T) {
+	skipIfShort(t)
+	inMembershipBubble(t, outsider+1, func(g *membership) {
+		t := g.T
+		ctx := grouptest.Within(t, 24*time.Hour)
+		g.tenants(0, "a", "b")
+		c := g.clientOf(nil)
+		old := []*conclave.Group{c.WithGroup("a"), c.WithGroup("b")}
+		useAtOnce(t, c, "a")
+		useAtOnce(t, c, "b")
+		pass(quietAfterClient)
+		grouptest.Must(t, g.Nodes[0].DeleteGroup(ctx, "a", conclave.Force()))
+		_, err := old[0].KV().Put(ctx, "k", nil)
+		grouptest.WantError(t, err, conclave.ErrGroupNotFound)
+		grouptest.Must(t, c.DeleteGroup(ctx, "b", conclave.Force()))
+		g.tenants(0, "a", "b")
+		for i, name := range []string{"a", "b"} {
+			grouptest.MustPut(t, c.WithGroup(name).KV(), "k", "v")
+			_, err := old[i].KV().Get(ctx, "k")
+			grouptest.WantError(t, err, conclave.ErrGroupNotFound)
+		}
+	}, grouptest.Newcomers(1))
+}
+
+// A watch begins when the client has ended its renewals and is about to leave: it stays registered, so a later call has its outcome though its member crashes.
+func TestGroups_WatchBeginsBeforeClientLeaves(t *testing.T) {
+	skipIfShort(t)
+	inMembershipBubble(t, outsider+1, func(g *membership) {
+		t := g.T
+		g.tenants(0, "a")
+		for off := 119 * time.Second; off < 146*time.Second; off += 3 * time.Second {
+			var others atomic.Bool
+			c := g.clientOf(func(cfg *conclave.ClientConfig) {
+				dial := cfg.Dial
+				cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+					if !others.Load() && addr != g.Configs[2].Bind {
+						return nil, errors.New("not reachable yet")
+					}
+					return dial(ctx, addr)
+				}
+			})
+			a := c.WithGroup("a")
+			put := grouptest.MustPut(t, a.KV(), "k", "v")
+			pass(off)
+			ctx, cancel := context.WithCancel(t.Context())
+			var watch sync.WaitGroup
+			watch.Go(func() {
+				for _, err := range a.KV().Watch(ctx, "none", put.ModifyIndex) {
+					grouptest.WantError(t, err, context.Canceled)
+				}
+			})
+			pass(100 * time.Second)
+			others.Store(true)
+			g.Kill(2)
+			grouptest.MustPut(t, a.KV(), "k", off.String())
+			cancel()
+			watch.Wait()
+			grouptest.Must(t, c.Close(t.Context()))
+			g.Start(2)
+			pass(30 * time.Second)
 		}
 	}, grouptest.Newcomers(1))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/remote"
 )
@@ -19,6 +20,9 @@ const (
 	// leaveLook is how often a client that has a session in the group, or calls, looks whether it still has. A registration from which nothing is needed any
 	// more is not renewed, so it has to be shorter than that lasts.
 	leaveLook = 20 * time.Second
+	// lapsedFor is for how long the renewals have lapsed at least when a client leaves. A release that the group was too busy for is submitted again within 2 seconds,
+	// and begins them again.
+	lapsedFor = 5 * time.Second
 )
 
 // groupUse is the use of a further group by calls. clientGroups.mu guards it.
@@ -41,7 +45,7 @@ func (f *remoteGroup) enter(ctx context.Context) (leave func(), err error) {
 	return f.endCall, nil
 }
 
-// beginCall notes that a call is under way, so that the client does not leave. It blocks while it is about to.
+// beginCall notes that a call is under way, so that the client does not leave, and renewals that have lapsed begin again. It blocks while it is about to leave.
 func (f *remoteGroup) beginCall(ctx context.Context) error {
 	for g := f.owner.groups; ; {
 		g.mu.Lock()
@@ -51,6 +55,7 @@ func (f *remoteGroup) beginCall(ctx context.Context) error {
 		}
 		g.mu.Unlock()
 		if leaves == nil {
+			f.client.Use()
 			return nil
 		}
 		select {
@@ -69,12 +74,13 @@ func (f *remoteGroup) endCall() {
 	f.use.since = time.Now()
 }
 
-// idle is client.Config.Idle.
+// idle is client.Config.Idle: once the renewals lapse, the client is about to leave. A call that begins meanwhile is use to the client.
 func (f *remoteGroup) idle() bool {
 	g := f.owner.groups
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	return f.use.unused() >= leaveAfter
+	unused, r := f.use.unused() >= leaveAfter, f.last.remote
+	g.mu.Unlock()
+	return unused && r.Unused()
 }
 
 // unused returns for how long there has been no call.
@@ -87,6 +93,9 @@ func (u *groupUse) unused() time.Duration {
 
 // watchUse has look run. g.mu is held, and the group is reached.
 func (f *remoteGroup) watchUse() {
+	if f.owner.groups.closed {
+		return
+	}
 	if f.use.since = time.Now(); f.use.timer == nil {
 		f.use.timer = time.AfterFunc(leaveAfter, f.look)
 	} else {
@@ -103,7 +112,7 @@ func (f *remoteGroup) look() {
 	case g.closed, g.used[f.number] != f, !f.last.serves():
 	case unused < leaveAfter:
 		f.use.timer.Reset(max(leaveAfter-unused, leaveLook))
-	case !f.owner.cfg.ReadOnly && !f.client.Lapsed():
+	case !f.owner.cfg.ReadOnly && !f.client.Lapsed(lapsedFor):
 		f.use.timer.Reset(leaveLook)
 	default:
 		f.use.leaves = make(chan struct{})
@@ -112,11 +121,11 @@ func (f *remoteGroup) look() {
 	}
 }
 
-// leave leaves the group by ending the connection, unless something in this process waits for the group. No call begins meanwhile. What is not the work of a call, such as a release that goes on
-// after its caller's ctx was done, has a session or waits for an outcome.
+// leave leaves the group by ending the connection, unless something in this process waits for the group. No call begins meanwhile. What goes on without a call, such as a release whose
+// caller's ctx was done, has a session, waits for an outcome, or has the renewals go on.
 func (f *remoteGroup) leave(r *remote.Group) {
 	g := f.owner.groups
-	left := (f.owner.cfg.ReadOnly || f.client.Lapsed()) && r.EndUnused()
+	left := (f.owner.cfg.ReadOnly || f.client.Lapsed(lapsedFor)) && r.EndUnused()
 	g.mu.Lock()
 	close(f.use.leaves)
 	f.use.leaves = nil
@@ -132,4 +141,44 @@ func (f *remoteGroup) leave(r *remote.Group) {
 	if left {
 		r.Close(remote.ErrClosed)
 	}
+}
+
+// deleted ends the use of a group that is deleted. A handle that has not reached the group belongs to none, and can reach a later one.
+func (g *clientGroups) deleted(name string, number uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f := g.used[number]
+	if left := g.handles.byName[name].Value(); f == nil && left != nil && left.number == number && left.reached {
+		f = left
+	}
+	switch {
+	case f == nil || g.closed:
+	case f.reached:
+		g.end(f)
+	case f.last.failed():
+		delete(g.used, number)
+	default:
+		a := f.last
+		a.deleted = true
+		g.owner.routines.Go(func() { a.remote.Close(remote.ErrDeleted) })
+	}
+}
+
+// end ends the use of a group that is deleted. g.mu is held.
+func (g *clientGroups) end(f *remoteGroup) {
+	if f.deleted.Err() != nil || g.closed {
+		return // the shutdown of the client ends the use
+	}
+	if g.used[f.number] == f {
+		delete(g.used, f.number)
+	}
+	g.handles.forget(f.name, f)
+	f.delete()
+	r := f.last.remote
+	g.owner.routines.Go(func() {
+		f.client.Stopping(cluster.ErrGroupDeleted, false)
+		r.Close(remote.ErrDeleted)
+		f.client.Stopped(cluster.ErrGroupDeleted, false)
+		f.client.Wait()
+	})
 }
