@@ -298,6 +298,7 @@ func TestJob_EveryWithKills(t *testing.T) {
 
 // The next run comes as soon as the period has passed, and one that took longer than that delays it only until its end.
 func TestJob_EveryIsInTime(t *testing.T) {
+	skipIfShort(t)
 	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
 		ctx, cancel := context.WithCancel(g.T.Context())
 		var starts []time.Time

@@ -60,6 +60,7 @@ func (g *membership) ledAtOnce(names []string, by ...int) {
 
 // The first leader of a new group is a voter of the highest priority, and there is one as soon if such a voter is down.
 func TestLeaderPriority_FirstLeader(t *testing.T) {
+	skipIfShort(t)
 	priorities := grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) { c.LeaderPriority = []int{0, 1, 1, 2, 2}[i] })
 	inMembershipBubble(t, 5, func(g *membership) {
 		g.ledAtOnce([]string{"a", "b", "c", "d", "e"}, 3, 4)
@@ -75,6 +76,7 @@ func TestLeaderPriority_FirstLeader(t *testing.T) {
 // Voters of the highest priority lead all groups, the default one among them, evenly, after each election and transfer. No session
 // ends for it. While the ones with a higher priority are down others lead, and a restarted process counts with its new priority.
 func TestLeaderPriority(t *testing.T) {
+	skipIfShort(t)
 	low := grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
 		if i == 2 {
 			c.LeaderPriority = -1
