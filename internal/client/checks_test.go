@@ -208,8 +208,8 @@ func TestChecks_RefusedIsForgotten(t *testing.T) {
 	})
 }
 
-// The machine was suspended: the clock has moved on, and the timers have not. The next
-// wake-up of the loop finds every lease that is over, and sends a renewal that is due.
+// The machine was suspended: the clock has moved on, and the timers have not. The next heartbeat
+// wakes the loop, which finds every lease that is over, and sends a renewal that is due.
 func TestWoke_AfterSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, g := newFake(t)
@@ -224,16 +224,16 @@ func TestWoke_AfterSuspend(t *testing.T) {
 		}
 		applied := len(g.applied)
 		g.clock.suspend(2 * time.Minute)
-		c.Woke()
+		g.heartbeat()
 		select {
 		case <-released:
 		default:
-			t.Error("Lost is open after the first wake-up")
+			t.Error("Lost is open after the heartbeat")
 		}
 		select {
 		case <-short.Done():
 		default:
-			t.Error("the session is not done after the first wake-up")
+			t.Error("the session is not done after the heartbeat")
 		}
 		if err := long.Err(); err != nil {
 			t.Errorf("a session that is not over: %v", err)
@@ -245,6 +245,26 @@ func TestWoke_AfterSuspend(t *testing.T) {
 		}
 		if !renewed {
 			t.Error("the renewal that was due was not sent")
+		}
+		c.StopRenewing()
+	})
+}
+
+// A busy loop wakes many times in a millisecond. It looks for suspended time once, since that takes a system call.
+func TestWoke_LooksOnceAMillisecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		mustOpen(t, c, time.Minute)
+		g.heartbeat()
+		before := g.clock.looks.Load()
+		for range 5 {
+			for range 200 {
+				c.Woke()
+			}
+			g.heartbeat()
+		}
+		if n := g.clock.looks.Load() - before; n != 5 {
+			t.Errorf("%d looks in 1005 wake-ups of 5 heartbeats", n)
 		}
 		c.StopRenewing()
 	})

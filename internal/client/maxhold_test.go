@@ -124,7 +124,7 @@ func (g *fakeGroup) suspendAtDelivery(t *testing.T, call func(), d time.Duration
 	<-done
 }
 
-// A holder that was suspended finds its hold lost at the next look, though no timer has run.
+// A holder that was suspended finds its hold lost at the next heartbeat, though no timer has run.
 func TestMaxHold_Suspended(t *testing.T) {
 	bounded(t, func(t *testing.T, c *Client, g *fakeGroup) {
 		lease := mustOpen(t, c, time.Hour)
@@ -132,7 +132,7 @@ func TestMaxHold_Suspended(t *testing.T) {
 		mustWrite(t, l)
 		loss := l.Loss()
 		g.clock.suspend(trustedHold)
-		c.Woke()
+		g.heartbeat()
 		select {
 		case <-loss.Done():
 		default:

@@ -4,7 +4,7 @@
 // clock stops.
 //
 // The monotonic clock needs no system call. The suspended time does, so it is looked up
-// at each wake-up of the loop of a member or client, and by a caller if the last look is more than a
+// at a wake-up of the loop of a member or client, and by a caller, if the last look is more than a
 // millisecond of running time ago. So for a millisecond of running time after the machine
 // resumes, the clock may lack the time of that suspension. A holder that pauses between
 // its look at the lease and the use of what the lease holds is late in the same way:
@@ -38,8 +38,7 @@ type Source interface {
 	Suspended(known, running time.Duration) time.Duration
 }
 
-// lookInterval is how old, in running time, the last look at the suspended time may be
-// for a caller.
+// lookInterval is how old, in running time, the last look at the suspended time may be.
 const lookInterval = time.Millisecond
 
 // Clock measures the time since New, suspended time included. It is safe for concurrent
