@@ -198,6 +198,7 @@ const breakingNever = 1 << 40
 // A backup that breaks off is no complete one that may be old: a caller that keeps those would
 // replace a good one.
 func TestClient_BackupBroken(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 1)
 	var left atomic.Int64
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {

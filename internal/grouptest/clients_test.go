@@ -17,6 +17,7 @@ import (
 // The member that a client is connected to dies: its holds, its places in queues and its
 // watches survive that, with another member.
 func TestClient_MemberDies(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
 	i := memberOf(g, c)
@@ -48,6 +49,7 @@ func TestClient_MemberDies(t *testing.T) {
 // Each increment by clients takes effect once, while members are killed and restarted under
 // them.
 func TestClient_ExactlyOnceAcrossMembers(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	const clients = 4
 	rounds := often(40)
@@ -97,6 +99,7 @@ func TestClient_ExactlyOnceAcrossMembers(t *testing.T) {
 
 // A watch of a client continues with another member where it was: each change once, in order.
 func TestClient_WatchContinues(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
 	index, err := c.KV().Index(Bounded(t))
@@ -146,6 +149,7 @@ func memberOf(g *Group, c *conclave.Client) int {
 // Members are closed gracefully one after the other, as in a rolling upgrade. A client keeps
 // what it holds, and none of its calls fails.
 func TestClient_RollingRestart(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
 	lock := c.FencedLock("x")
@@ -169,6 +173,7 @@ func TestClient_RollingRestart(t *testing.T) {
 // What a member does for a client: leadership, membership, backups. Refusals are those of a
 // node.
 func TestClient_Administers(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	c := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	next := g.Others(g.Leader())[0]

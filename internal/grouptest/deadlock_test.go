@@ -145,12 +145,13 @@ func TestRefuseDeadlock_Stress(t *testing.T) {
 	var moving, users sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
 	var done, refused atomic.Int64
+	tasks := often(15)
 	for i, n := range []Access{g.Nodes[0], g.Nodes[1], g.Nodes[2], client} {
 		for j := range 3 {
 			s := MustSession(t, n, &conclave.SessionConfig{TTL: time.Hour})
 			random := rand.New(rand.NewPCG(uint64(i), uint64(j)))
 			users.Go(func() {
-				for k := 0; k < 15; {
+				for k := 0; k < tasks; {
 					switch err := lockSome(ctx, s, random); {
 					case err == nil:
 						done.Add(1)
@@ -168,7 +169,7 @@ func TestRefuseDeadlock_Stress(t *testing.T) {
 	users.Wait()
 	stop()
 	moving.Wait()
-	if refused.Load() == 0 || done.Load() < 4*3*15 {
+	if refused.Load() == 0 || done.Load() < int64(4*3*tasks) {
 		t.Errorf("%d tasks were done, %d refused", done.Load(), refused.Load())
 	}
 }
