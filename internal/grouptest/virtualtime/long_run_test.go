@@ -44,11 +44,11 @@ const (
 // do not grow. It measures memory, so that no other test may run beside it.
 func TestLongRun(t *testing.T) {
 	skipIfShort(t)
-	hours := 16
+	hours := 12 // each event of runHour, and four measurements
 	if *long {
 		hours = 100
 	}
-	every := max(hours/6, 4)
+	every := max(hours/6, 3)
 	slow := grouptest.Edit(func(_ int, c *conclave.Config, s *cluster.Seams) {
 		c.HeartbeatInterval, c.ElectionTimeout, c.SessionTTL = slowHeartbeat, 3*slowHeartbeat, 10*time.Minute
 		s.FS, s.Slow, s.KeepEntries, s.TableBytes = vfs.NewMem(), slowdown, 500, tableBytes
