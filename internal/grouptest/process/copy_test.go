@@ -14,12 +14,12 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// rounds is how often the tests of this file repeat what they do to a directory.
+// rounds is how often the tests of this file repeat what they do to a directory: in 12 rounds each member restarts once as an original.
 func rounds() int {
 	if testing.Short() {
 		return 2
 	}
-	return 20
+	return 12
 }
 
 // copyDir copies the directory of a member whose process is stopped meanwhile, so that the

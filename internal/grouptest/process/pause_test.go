@@ -94,7 +94,7 @@ func TestPause_Leader(t *testing.T) {
 	session := sessionOf(holder)
 
 	paused.stop()
-	<-time.After(3 * ttl) // the pause
+	<-time.After(2 * ttl) // the pause
 	other.must("lock", "its own")
 	paused.resume()
 
