@@ -151,6 +151,7 @@ func TestConsole_RefusesCrossSiteActs(t *testing.T) {
 
 // Acts need an authorization and an audit log.
 func TestConsole_ReadOnly(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	var audit auditLog
 	s := grouptest.MustSession(t, n, nil)
@@ -171,6 +172,7 @@ func TestConsole_ReadOnly(t *testing.T) {
 }
 
 func TestConsole_MalformedActs(t *testing.T) {
+	t.Parallel()
 	var audit auditLog
 	site := serve(t, grouptest.Alone(t), &conclavehttp.ConsoleOptions{Authorize: operator, Audit: audit.logger()})
 	malformed := []string{

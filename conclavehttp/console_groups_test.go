@@ -22,6 +22,7 @@ func createGroup(t *testing.T, n *conclave.Node, name string) *conclave.Group {
 
 // With a further group the page has an overview of all, with the names as they can be shown.
 func TestConsole_OverviewOfGroups(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	wantNot(t, serve(t, n, nil).page(), "<h3>Groups</h3>")
 	for _, name := range []string{"tenant", "<b>\u202e"} {
@@ -120,6 +121,7 @@ func TestConsole_NoGroup(t *testing.T) {
 
 // A session of a further group is closed there, and Authorize and the audit log have the group.
 func TestConsole_ClosesSessionOfFurtherGroup(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	tenant := createGroup(t, n, "tenant")
 	var audit auditLog

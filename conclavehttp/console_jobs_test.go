@@ -11,6 +11,7 @@ import (
 
 // A job is shown with its last runs and its last success; hostile keys and errors are text.
 func TestConsole_Jobs(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	want(t, listing(serve(t, n, nil).page("show", "jobs")), "None.") // what a console has read it shows for a while
 	const hostile = "<script>alert(1)</script>"

@@ -28,6 +28,7 @@ func listing(body string) string {
 
 // Keys are the application's data: without the option no path of the console has one of them.
 func TestConsole_KeysAreOff(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	put(t, n, "password/root", []byte("correct horse"))
 	for _, opts := range []*conclavehttp.ConsoleOptions{nil, {Authorize: func(*http.Request, conclavehttp.Act) (string, error) { return "olga", nil }}} {
@@ -99,6 +100,7 @@ func TestConsole_Keys(t *testing.T) {
 
 // However large values are, a page is small.
 func TestConsole_KeysBoundedByBytes(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	for i := range 60 {
 		put(t, n, fmt.Sprintf("%03d%s", i, strings.Repeat("\u202e", 160)), bytes.Repeat([]byte{0x1b}, 64<<10))

@@ -104,6 +104,7 @@ func TestConsole_WhatItHolds(t *testing.T) {
 
 // The pages of what a process holds begin where the one before has ended.
 func TestConsole_WhatItHoldsByPages(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	mine, other := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
 	for i := range 120 {

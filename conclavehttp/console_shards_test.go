@@ -37,6 +37,7 @@ func runShards(t *testing.T, shards *conclave.Shards, count int) (ended <-chan s
 
 // A set of shards is shown with who has which, and for whom shards wait; hostile names are text.
 func TestConsole_Shards(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	want(t, listing(serve(t, n, nil).page("show", "shards")), "None.") // what a console has read it shows for a while
 	mine, err := n.NewSession(t.Context(), &conclave.SessionConfig{Name: "mine"})

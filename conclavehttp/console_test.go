@@ -257,6 +257,7 @@ func TestConsole_Pages(t *testing.T) {
 }
 
 func TestConsole_SecureHeaders(t *testing.T) {
+	t.Parallel()
 	site := serve(t, grouptest.Alone(t), nil)
 	for _, path := range []string{"", "script.js", "missing", "events?show=x"} {
 		w, _ := site.get(path)

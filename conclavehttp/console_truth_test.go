@@ -11,6 +11,7 @@ import (
 
 // A client is no member, so no failure detector knows whether it is alive. Its name is that of its session.
 func TestConsole_ClientIsNotDead(t *testing.T) {
+	t.Parallel()
 	n, err := conclave.Open(t.Context(), &conclave.Config{HeartbeatInterval: 10 * time.Millisecond})
 	grouptest.Must(t, err)
 	t.Cleanup(func() { grouptest.Kill(n) })
@@ -33,6 +34,7 @@ func TestConsole_ClientIsNotDead(t *testing.T) {
 
 // What a node that has stopped knew last is not what the group has.
 func TestConsole_StoppedNodeShowsNoGroup(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	site := serve(t, n, nil)
 	want(t, site.page(), "<b>1 of 1</b>", "add members", "alive")

@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "8") // most of these tests wait for bounds that are seconds; the flag exists
+	_ = flag.Set("test.parallel", "16") // most of these tests wait for bounds that are seconds; the flag exists
 	goleak.VerifyTestMain(m)
 }
 
