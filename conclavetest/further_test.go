@@ -17,32 +17,40 @@ func createGroup(t *testing.T, n *conclave.Node, name string) {
 // The leader of a further group is killed, and isolated: another member leads it, and the holder's fence is exceeded.
 func TestLeaderOf_LeaderFails(t *testing.T) {
 	t.Parallel()
-	ctx := bounded(t)
-	group := conclavetest.Start(t, 3)
-	createGroup(t, group.Node(0), "tenant")
-	var last conclave.Fence
-	for _, fault := range []struct{ begin, end func(i int) }{
-		{func(i int) { group.Kill(i) }, func(i int) { group.Restart(i) }},
-		{func(i int) { group.Partition([]int{i}) }, func(int) { group.Heal() }},
+	for name, fault := range map[string]struct {
+		begin, end func(g *conclavetest.Group, i int)
+	}{
+		"killed":   {func(g *conclavetest.Group, i int) { g.Kill(i) }, func(g *conclavetest.Group, i int) { g.Restart(i) }},
+		"isolated": {func(g *conclavetest.Group, i int) { g.Partition([]int{i}) }, func(g *conclavetest.Group, _ int) { g.Heal() }},
 	} {
-		leader := group.LeaderOf("tenant")
-		old := mustLock(t, ctx, group.Node(leader).WithGroup("tenant").FencedLock("shared"))
-		if old <= last {
-			t.Errorf("fence %v after %v", old, last)
-		}
-		fault.begin(leader)
-		next := group.LeaderOf("tenant")
-		if next == leader {
-			t.Fatalf("member %d leads though it has failed", leader)
-		}
-		lock := group.Node(next).WithGroup("tenant").FencedLock("shared")
-		if last = mustLock(t, ctx, lock); last <= old {
-			t.Errorf("fence %v after %v", last, old)
-		}
-		if err := lock.Unlock(ctx); err != nil {
-			t.Error(err)
-		}
-		fault.end(leader)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := bounded(t)
+			group := conclavetest.Start(t, 3)
+			createGroup(t, group.Node(0), "tenant")
+			lockAt := func(i int) (*conclave.FencedLock, conclave.Fence) {
+				l := group.Node(i).WithGroup("tenant").FencedLock("shared")
+				return l, mustLock(t, ctx, l)
+			}
+			leader := group.LeaderOf("tenant")
+			_, old := lockAt(leader)
+			fault.begin(group, leader)
+			next := group.LeaderOf("tenant")
+			if next == leader {
+				t.Fatalf("member %d leads though it has failed", leader)
+			}
+			lock, last := lockAt(next)
+			if last <= old {
+				t.Errorf("fence %v after %v", last, old)
+			}
+			if err := lock.Unlock(ctx); err != nil {
+				t.Error(err)
+			}
+			fault.end(group, leader)
+			if _, again := lockAt(group.LeaderOf("tenant")); again <= last {
+				t.Errorf("fence %v after %v", again, last)
+			}
+		})
 	}
 }
 
