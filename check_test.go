@@ -48,8 +48,14 @@ func TestCheck_TTL(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrCheckCritical)
 	grouptest.Must(t, c.Pass(t.Context()))
 	grouptest.MustSession(t, n, on)
-	grouptest.MustCheck(t, n, "heartbeat", 0) // registered again, without a TTL
-	s = grouptest.MustSession(t, n, on)
+}
+
+func TestCheck_RegisteredAgainWithoutTTL(t *testing.T) {
+	t.Parallel()
+	n := grouptest.Alone(t)
+	grouptest.MustCheck(t, n, "heartbeat", 10*time.Second)
+	grouptest.MustCheck(t, n, "heartbeat", 0)
+	s := grouptest.MustSession(t, n, &conclave.SessionConfig{Checks: []string{"heartbeat"}})
 	select {
 	case <-s.Done():
 		t.Fatal(s.Err())

@@ -253,6 +253,7 @@ func packageComment(ctx context.Context) error {
 var _ = packageComment
 
 func TestInvoices_HolderKilled(t *testing.T) {
+	t.Parallel()
 	group := conclavetest.Start(t, 3)
 	old, err := group.Node(0).FencedLock("invoices").Lock(t.Context())
 	if err != nil {
