@@ -15,22 +15,22 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// crowd is how much the state below has of what has no smaller limit.
-const crowd = 300_000
+// crowd is how much the state below has of what has no smaller limit: more than a query may look at.
+const crowd = MaxVisits + MaxVisits/8
 
-// crowded has very much of everything that a query could look at: holders of one semaphore, a
-// third of them ended; locks, elections, keys and names that are not merged yet; long queues in
+// crowded has very much of everything that a query could look at: holders of one semaphore, some
+// of them ended; locks, elections, keys and names that are not merged yet; long queues in
 // a row of processes that wait for each other; sessions, ended and not; checks, clients, and
 // members that were removed.
 func crowded(t *testing.T) *driver {
 	d := atClientLevel(t)
 	open := func(s string) wire.ID { d.line(wire.Code_OK, "open %s ttl=24h", s); return makeID(s) }
 	ended, holder := open("ended"), open("s")
-	d.many(crowd/3, func(int) *wire.Command { return growthAcquire(ended, 1, false) })
+	d.many(100_000, func(int) *wire.Command { return growthAcquire(ended, 1, false) })
 	d.many(crowd, func(int) *wire.Command { return growthAcquire(holder, 1, false) })
 	d.many(crowd, func(i int) *wire.Command { return lockCommand(fmt.Sprint("l", i), holder, 1) })
-	d.many(crowd/3, func(i int) *wire.Command { return keyCommand(fmt.Sprint("k", i), holder) })
-	d.many(crowd/30, func(i int) *wire.Command {
+	d.many(100_000, func(i int) *wire.Command { return keyCommand(fmt.Sprint("k", i), holder) })
+	d.many(10_000, func(i int) *wire.Command {
 		c := electionCommand(fmt.Sprint("e", i), holder)
 		c.GetLock().Value = make([]byte, 4<<10)
 		return c
