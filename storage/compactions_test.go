@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"syscall"
 	"testing"
 
@@ -111,5 +112,24 @@ func TestCompactions_Run(t *testing.T) {
 	defer unpin()
 	if n := db.Metrics().Compact.DefaultCount; n < 3 {
 		t.Errorf("%d compactions of %d flushes", n, db.Metrics().Flush.Count)
+	}
+}
+
+// Three tables that overlap are not compacted yet: each compaction rewrites the level below as well.
+func TestCompactions_FewTables(t *testing.T) {
+	s := open(t, Options{})
+	err := s.Do(func(db *pebble.DB) error {
+		for range 3 {
+			if err := errors.Join(db.Set([]byte("a"), nil, pebble.NoSync), db.Set([]byte("b"), nil, pebble.NoSync), db.Flush()); err != nil {
+				return err
+			}
+		}
+		if m := db.Metrics(); m.Levels[0].Sublevels != 3 || m.Compact.DefaultCount+m.Compact.NumInProgress > 0 {
+			t.Errorf("%d tables are left, with %d compactions and %d under way", m.Levels[0].Sublevels, m.Compact.DefaultCount, m.Compact.NumInProgress)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -42,6 +42,7 @@ func (s *Store) openPebble(create bool) (*pebble.DB, error) {
 		MemTableSize:                s.options.MemTableSize,
 		MemTableStopWritesThreshold: maxMemTables,
 		L0StopWritesThreshold:       maxL0Sublevels,
+		L0CompactionThreshold:       l0Compaction,
 		CacheSize:                   8 << 20,
 		MaxOpenFiles:                256,
 		Logger:                      pebbleLogger{s.options.Logger, s.failstop},
@@ -63,6 +64,11 @@ const maxMemTables = 4
 // for which it would wait for ever after a failure. Few reads touch the tables, since the
 // state is in memory, so more sublevels cost little.
 const maxL0Sublevels = 1000
+
+// l0Compaction is twice Pebble's default, with which the tables of L0 are compacted once two overlap. Each compaction reads and writes what overlaps in the level
+// below as well: with large values that took a fifth of the processor time, and the appends of all logs waited meanwhile. With this one four
+// tables have to overlap, which take 64 MiB at most.
+const l0Compaction = 8
 
 // lockedFS satisfies Pebble's locking of a directory that the store has locked
 // and will unlock itself.
