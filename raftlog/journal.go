@@ -15,6 +15,7 @@ import (
 // and the submitted writes, of which all that wait share a batch and its sync.
 type journal struct {
 	store *storage.Store
+	turns turns
 
 	// Owned by the storage goroutine.
 	synced    uint64 // number of synced writes
@@ -69,6 +70,8 @@ func (j *journal) submit(s submission) {
 	j.note(s.log)
 	if s.isLarge() {
 		j.large++
+	} else {
+		j.turns.submitted(s.log)
 	}
 	j.mu.Unlock()
 	j.writeNext(j.takeSmall)
@@ -79,7 +82,7 @@ func (j *journal) submit(s submission) {
 		if i > 0 {
 			j.writeNext(j.takeSmall) // what has come while the operations before were written
 		}
-		j.writeNext(func() []submission { return j.takeLarge(s.log) })
+		j.writeLarge(s.log)
 	}
 }
 
@@ -89,11 +92,25 @@ func (j *journal) writeNext(take func() []submission) {
 	j.store.Go(func(*pebble.DB) error {
 		taken = take()
 		return j.writeAll(taken)
-	}, func(err error) {
-		for _, s := range taken {
-			s.done(err)
+	}, func(err error) { report(taken, err) })
+}
+
+// writeLarge has the storage goroutine write a batch of what takeLarge returns by then, in its turn.
+func (j *journal) writeLarge(of *Log) {
+	var taken []submission
+	j.store.Go(func(*pebble.DB) error {
+		j.awaitTurn(of)
+		if taken = j.takeLarge(of); len(taken) == 0 {
+			return nil
 		}
-	})
+		return j.writeTurn(of, taken)
+	}, func(err error) { report(taken, err) })
+}
+
+func report(written []submission, err error) {
+	for _, s := range written {
+		s.done(err)
+	}
 }
 
 // takeSmall takes what waits and is not large, nor behind a large one of its log.

@@ -13,7 +13,7 @@ import (
 // Damage, and the loss of acknowledged entries, is storage.ErrCorrupt; a format
 // of a newer version is storage.ErrNewer.
 func Open(store *storage.Store) (*Log, error) {
-	l := &Log{store: store, journal: &journal{store: store}}
+	l := &Log{store: store, journal: &journal{store: store, turns: newTurns(store.Inline())}}
 	return l.opened(func(db *pebble.DB) error {
 		synced, err := l.open(db)
 		if err != nil {

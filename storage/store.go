@@ -154,5 +154,8 @@ func (s *Store) FS() vfs.FS { return s.fs }
 // ReadOnly reports whether the store was opened to be read only.
 func (s *Store) ReadOnly() bool { return s.options.Access == ReadOnly }
 
+// Inline reports whether all work runs on the caller's goroutine.
+func (s *Store) Inline() bool { return s.options.Inline }
+
 // Dir returns the path of the data directory.
 func (s *Store) Dir() string { return s.dir.path }
