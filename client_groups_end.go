@@ -80,7 +80,7 @@ func (f *remoteGroup) idle() bool {
 	g.mu.Lock()
 	unused, r := f.use.unused() >= leaveAfter, f.last.remote
 	g.mu.Unlock()
-	return unused && r.Unused()
+	return unused && r.Unused(false)
 }
 
 // unused returns for how long there has been no call.
@@ -125,7 +125,7 @@ func (f *remoteGroup) look() {
 // caller's ctx was done, has a session, waits for an outcome, or has the renewals go on.
 func (f *remoteGroup) leave(r *remote.Group) {
 	g := f.owner.groups
-	left := (f.owner.cfg.ReadOnly || f.client.Lapsed(lapsedFor)) && r.EndUnused()
+	left := (f.owner.cfg.ReadOnly || f.client.Lapsed(lapsedFor)) && r.Unused(true)
 	g.mu.Lock()
 	close(f.use.leaves)
 	f.use.leaves = nil

@@ -100,6 +100,9 @@ func (j *journal) writeLarge(of *Log) {
 	var taken []submission
 	j.store.Go(func(*pebble.DB) error {
 		j.awaitTurn(of)
+		if j.store.Err() != nil { // a write in the wait has failed
+			return nil
+		}
 		if taken = j.takeLarge(of); len(taken) == 0 {
 			return nil
 		}

@@ -14,7 +14,7 @@ type turns struct {
 	wait  func(small <-chan struct{}, limit time.Duration) bool
 	small chan struct{} // holds a token once a small submission has come
 
-	last  *Log      // guarded by journal.mu; the log of the last large batch
+	last  group     // guarded by journal.mu; whose log the last large batch was for
 	asked int       // guarded by journal.mu; how many more large batches wait, of those behind a small submission of another log
 	next  time.Time // owned by the storage goroutine; when the next large batch may begin
 }
@@ -47,7 +47,7 @@ func waitForSmall(small <-chan struct{}, limit time.Duration) bool {
 
 // submitted notes a small submission. It is called with journal.mu held.
 func (t *turns) submitted(by *Log) {
-	if by != t.last {
+	if by.group != t.last {
 		t.asked = askedTurns
 	}
 	select {
@@ -64,9 +64,11 @@ func (j *journal) awaitTurn(of *Log) {
 			return
 		}
 		taken := j.takeSmall()
-		if err := j.writeAll(taken); j.store.Err() == nil { // after a failure even a success may rest on a discarded write
-			report(taken, err)
+		err := j.writeAll(taken)
+		if j.store.Err() != nil {
+			return // after a failure even a success may rest on a discarded write
 		}
+		report(taken, err)
 	}
 }
 
@@ -80,7 +82,7 @@ func (j *journal) mustWait(of *Log) bool {
 // writeTurn writes a large batch.
 func (j *journal) writeTurn(of *Log, batch []submission) error {
 	j.mu.Lock()
-	j.turns.last, j.turns.asked = of, max(0, j.turns.asked-1)
+	j.turns.last, j.turns.asked = of.group, max(0, j.turns.asked-1)
 	j.mu.Unlock()
 	began := j.turns.now()
 	err := j.writeAll(batch)

@@ -122,10 +122,11 @@ func (c *Client) Connect(g Group, r Registration) { c.group, c.process = g, r }
 // point is applied here. A refusal is a Fault with the machine's reply. Register may be called again, one call at a time.
 func (c *Client) Register(ctx context.Context) error {
 	reply, err := c.send(ctx, c.registration(), c.registered)
-	if err == nil && (answer{reply: reply}).unregistered() {
-		// The registration was applied and had expired before its outcome came. By
-		// now the process is being registered again, ahead of what it sends next.
-		reply, err = c.execReached(ctx, renewCommand(), noNote)
+	for (answer{reply: reply, err: err}).expired() && c.Usable() == nil {
+		// The registration came too late, or had expired before its outcome came. By
+		// now the process is being registered again, ahead of what it sends next. Also that may come too late, as for a
+		// group that was quiet; a renewal may be repeated.
+		reply, err = c.send(ctx, renewCommand(), ignore)
 	}
 	if err == nil {
 		err = refusal(reply)

@@ -37,6 +37,7 @@ type fakeGroup struct {
 	closed      bool             // guarded by mu
 	applied     []*wire.Command  // guarded by mu
 
+	late    int                      // guarded by mu; so many registrations come too late
 	refuses func(*wire.Command) bool // guarded by mu; the group is too busy for a command; nil: for none
 }
 
@@ -180,6 +181,12 @@ func (g *fakeGroup) apply(q queuedCommand) {
 	if g.refuses != nil && g.refuses(command) {
 		t := wire.Ticket{Incarnation: g.incarnation, Seq: g.seq}
 		g.deliver(fact.Result{Outcomes: []fact.Outcome{{Ticket: t, Reply: &wire.Reply{Code: wire.Code_BUSY}}}})
+		return
+	}
+	if command.GetRegister() != nil && g.late > 0 {
+		g.late--
+		t := wire.Ticket{Incarnation: g.incarnation, Seq: g.seq}
+		g.deliver(fact.Result{Outcomes: []fact.Outcome{{Ticket: t, Reply: &wire.Reply{Code: wire.Code_UNKNOWN_INCARNATION}}}})
 		return
 	}
 	g.applied = append(g.applied, command)

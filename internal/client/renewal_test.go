@@ -1,9 +1,13 @@
 package client
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/conclave-go/conclave/internal/tickets"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // A session is opened by a command of before the last renewal, after a renewal has found no lease and before it looks for calls: the renewals go on.
@@ -59,5 +63,33 @@ func TestRegister_AfterLapse(t *testing.T) {
 		if n := renewals(); n < 29 || n > 32 {
 			t.Errorf("%d renewals in ten minutes, of a lease that lasts for one", n)
 		}
+	})
+}
+
+// attaching is a fake group to which the client is attached again, with the state of then, for each registration. What waits fails, as at a member's client.
+type attaching struct{ *fakeGroup }
+
+func (g attaching) Reregister(expired wire.ID, register func() ([]byte, Call)) {
+	synctest.Wait() // the caller waits by now
+	g.replaceState()
+	g.fakeGroup.Reregister(expired, register)
+	var waiting []queuedCommand
+	g.set(func() { waiting, g.queue = slices.Clone(g.queue[1:]), g.queue[:1] })
+	for _, w := range waiting {
+		w.call.Fail(tickets.ErrUnregistered)
+	}
+}
+
+// A registration that comes too late is repeated until the group accepts it, also if the client has been attached again each time.
+func TestRegister_TooLateAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		c.Connect(attaching{g}, c.process)
+		g.set(func() { g.late = 5 })
+		if err := c.Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		mustOpen(t, c, time.Minute)
+		c.StopRenewing()
 	})
 }

@@ -130,20 +130,14 @@ func (g *Group) Close(why error) {
 	_ = g.dialer.Close() // its connections have ended
 }
 
-// Unused reports whether nothing that this process has submitted waits for the group.
-func (g *Group) Unused() bool { return g.ifUnused(func() {}) }
-
-// EndUnused has the connection end if nothing that this process has submitted waits for the group, and reports whether it ends; Close waits for that. The caller
-// makes sure that nothing is submitted or asked meanwhile.
-func (g *Group) EndUnused() bool { return g.ifUnused(func() { g.end(ErrClosed) }) }
-
-// ifUnused has the loop run something, and reports whether it has.
-func (g *Group) ifUnused(run func()) bool {
+// Unused reports whether nothing that this process has submitted waits for the group. With end the connection ends then, and Close waits for that; the caller makes
+// sure that nothing is submitted or asked meanwhile.
+func (g *Group) Unused(end bool) bool {
 	result := make(chan bool, 1)
 	if !g.mailbox.Post(func() {
 		unused := g.tickets.Backlog().Calls == 0 && !g.tickets.Awaits() && len(g.renewals) == 0
-		if unused {
-			run()
+		if unused && end {
+			g.end(ErrClosed)
 		}
 		result <- unused
 	}) {
