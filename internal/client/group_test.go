@@ -85,11 +85,17 @@ const fakeTTL = 10 * time.Second
 // newFake returns a registered client of a fake group.
 func newFake(t testing.TB) (*Client, *fakeGroup) {
 	t.Helper()
+	return newFakeThat(t, nil)
+}
+
+// newFakeThat is newFake with that Config.Idle.
+func newFakeThat(t testing.TB, idles func() bool) (*Client, *fakeGroup) {
+	t.Helper()
 	g := &fakeGroup{machine: machine.New(), incarnation: wire.ID{1}, calls: make(map[uint64]Call), began: time.Now()}
 	g.clock.Source = leaseclock.System()
 	c := newClient(Config{
 		TTL: fakeTTL, IncarnationTTL: time.Minute, Logger: slog.New(slog.DiscardHandler),
-		LeaseEnded: func(wire.ID, error) {}, HoldLost: func(string, uint64) {},
+		LeaseEnded: func(wire.ID, error) {}, HoldLost: func(string, uint64) {}, Idle: idles,
 	}, leaseclock.New(&g.clock))
 	g.client = c
 	g.changed.L = &g.mu

@@ -37,8 +37,7 @@ func TestLapse_LeaseOpenedMeanwhile(t *testing.T) {
 // A process whose renewals have lapsed is registered again by Register, as a client that returns to a group: there is one renewal at a time from then on.
 func TestRegister_AfterLapse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, g := newFake(t)
-		c.renewal.idle = func() bool { return true }
+		c, g := newFakeThat(t, func() bool { return true })
 		renewals := func() (n int) {
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
