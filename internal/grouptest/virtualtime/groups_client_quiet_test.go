@@ -60,7 +60,7 @@ func TestGroups_QuietAfterClient(t *testing.T) {
 				changes <- e.Entry.Key
 			}
 		}()
-		for range 3 {
+		for range often(3) {
 			pass(quietAfterClient)
 			g.wantQuiet(3, 0, 1, 2)
 			if f, err := held.Fence(); f != holding || err != nil {
@@ -99,7 +99,7 @@ func TestGroups_QuietClientReturns(t *testing.T) {
 		c := g.clientOf(nil)
 		a := c.WithGroup("a")
 		l := a.FencedLock("l")
-		for i, pause := 0, 100*time.Second; pause < 210*time.Second; i, pause = i+1, pause+9700*time.Millisecond {
+		for i, n := 0, often(20); i < n; i++ {
 			switch i % 4 {
 			case 0:
 				grouptest.MustPut(t, a.KV(), "k", "v")
@@ -116,7 +116,7 @@ func TestGroups_QuietClientReturns(t *testing.T) {
 				grouptest.Must(t, c.TransferLeadership(grouptest.Within(t, time.Minute), g.ID(i/4%3)))
 				grouptest.Must(t, a.TransferLeadership(grouptest.Within(t, time.Minute), g.ID(i/4%3)))
 			}
-			pass(pause)
+			pass(100*time.Second + time.Duration(i)*110*time.Second/time.Duration(n))
 		}
 	}, grouptest.Newcomers(1))
 }
@@ -210,7 +210,7 @@ func TestGroups_ClientReturnsAsItLeaves(t *testing.T) {
 		c := g.clientOf(nil)
 		a := c.WithGroup("a")
 		r := g.clientOf(func(cfg *conclave.ClientConfig) { cfg.ReadOnly = true }).WithGroup("a")
-		for i := range 12 {
+		for i := range often(12) {
 			grouptest.MustPut(t, a.KV(), "k", "v")
 			_, err := r.KV().List(t.Context(), "")
 			grouptest.Must(t, err)
@@ -264,7 +264,8 @@ func TestGroups_WatchBeginsBeforeClientLeaves(t *testing.T) {
 	inMembershipBubble(t, outsider+1, func(g *membership) {
 		t := g.T
 		g.tenants(0, "a")
-		for off := 119 * time.Second; off < 146*time.Second; off += 3 * time.Second {
+		for i, n := 0, often(10); i < n; i++ {
+			off := 119*time.Second + time.Duration(i)*27*time.Second/time.Duration(n)
 			var others atomic.Bool
 			c := g.clientOf(func(cfg *conclave.ClientConfig) {
 				dial := cfg.Dial
