@@ -54,6 +54,7 @@ type furtherGroup struct {
 	history *history
 	number  uint32                          // guarded by nodeGroups.mu; 0: none yet
 	replica atomic.Pointer[replica.Replica] // nil: none runs yet
+	crash   atomic.Bool                     // its state has a session that depends on the check process of this member
 	ready   chan struct{}                   // closed when this process is registered in the group
 	ended   context.Context                 // done when the group is deleted, or the node stops
 	end     context.CancelFunc
@@ -114,10 +115,10 @@ func (g *nodeGroups) newGroup(name string) *furtherGroup {
 // ofGroup returns the log for lines about what this process does in a further group, whose number it may not know yet.
 func ofGroup(log *slog.Logger, name string) *slog.Logger { return log.With("groupName", name) }
 
-// idle is client.Config.Idle.
+// idle is client.Config.Idle. The group records the crash of a registered process only.
 func (f *furtherGroup) idle() bool {
 	r := f.replica.Load()
-	if r == nil {
+	if r == nil || f.crash.Load() {
 		return false
 	}
 	calls, _ := r.Backlog()
@@ -154,7 +155,7 @@ func (g *nodeGroups) use(number uint32) cluster.GroupUse {
 			},
 			LeaderChanged: func(leader, term uint64) { group(func(f *furtherGroup) { f.history.leaderChanged(leader, term) }) },
 			Woke:          func() { with((*client.Client).Woke) },
-			Ticked:        func(m cluster.Machine) { group(func(f *furtherGroup) { f.state.look(m, f.group.jobs) }) },
+			Ticked:        func(m cluster.Machine) { group(func(f *furtherGroup) { f.look(m) }) },
 		},
 		Clients:      g.node.clientHandlers(func() *Group { return g.group(number) }),
 		ListsChanged: func(applied uint64) { with(func(c *client.Client) { c.ListsChanged(applied) }) },
@@ -165,6 +166,12 @@ func (g *nodeGroups) use(number uint32) cluster.GroupUse {
 		},
 		Ended: func(why error) { g.gone(number, why) },
 	}
+}
+
+// look looks at the group's state at each tick.
+func (f *furtherGroup) look(m cluster.Machine) {
+	f.state.look(m, f.group.jobs)
+	f.crash.Store(machine.CrashMatters(m.(*machine.Machine), uint64(f.node.id)))
 }
 
 // replaced passes on a machine that has been loaded or installed.

@@ -282,6 +282,13 @@ func (m *Machine) dependents(checks ...*check) []*session {
 	return slices.Compact(found)
 }
 
+// CrashMatters reports whether a session depends on the check process of a member: what that is by then is not recorded of a process whose registration
+// has expired, which may have ended on purpose.
+func CrashMatters(m *Machine, member uint64) bool {
+	k := m.known(member)
+	return k != nil && k.dependents[processCheck] != nil
+}
+
 // healthy refuses checks that the member does not have or that are critical.
 func (m *Machine) healthy(member uint64, checks []string) *wire.Reply {
 	k := m.members[member]
