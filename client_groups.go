@@ -19,7 +19,7 @@ import (
 // WithGroup returns a handle to a further group, as [Node.WithGroup] does. The first call on it that waits for the group connects the client to a
 // member for that group, and registers the client there: a client has a connection for each group that it uses, and its share of a host's connections
 // counts each. A group in which it has had no call and no session for minutes it leaves, and the next call connects and registers it again; of a
-// deletion it learns by that call. ErrBusy with 32,768 clients in that group.
+// deletion it learns by that call. Reads with [Stale] need the connection alone. ErrBusy with 32,768 clients in that group.
 func (c *Client) WithGroup(name string) *Group {
 	if name == c.cfg.Group {
 		return c.Group
@@ -69,7 +69,7 @@ func (c *Client) deleteGroup(ctx context.Context, name string, force bool) error
 	case c.cfg.ReadOnly:
 		return errReadOnly
 	}
-	number, err := findGroup(ctx, c.Group, name)
+	number, err := findGroup(ctx, c.Group, name, false)
 	if err != nil {
 		return err
 	}
@@ -185,8 +185,9 @@ func (g *clientGroups) newGroup(name string) *remoteGroup {
 	return f
 }
 
-// reach blocks until this client is registered in the group, or ctx is done.
-func (f *remoteGroup) reach(ctx context.Context) error {
+// reach blocks until this client is registered in the group, or ctx is done. For a stale read a connection is enough: the group may have no quorum to
+// register the client.
+func (f *remoteGroup) reach(ctx context.Context, stale bool) error {
 	g := f.owner.groups
 	g.mu.Lock()
 	known, serves := f.number, f.reached && f.last.serves()
@@ -194,13 +195,21 @@ func (f *remoteGroup) reach(ctx context.Context) error {
 	if serves {
 		return nil
 	}
-	number, err := findGroup(ctx, f.owner.Group, f.name)
-	switch {
-	case client.IsKind(err, client.NoGroup):
+	number, err := findGroup(ctx, f.owner.Group, f.name, stale)
+	if client.IsKind(err, client.NoGroup) {
 		g.deleted(f.name, known) // and none that was found since then
+	}
+	if err != nil {
 		return err
-	case err != nil:
-		return err
+	}
+	if stale {
+		a, err := g.attempt(f, number)
+		if err != nil {
+			return err
+		}
+		if a.remote.AwaitMember(ctx) == nil {
+			return nil
+		}
 	}
 	return f.reachNumber(ctx, number)
 }
@@ -286,7 +295,7 @@ func (a *attempt) run(f *remoteGroup) {
 	}
 	f.owner.groups.ended(f, a, err)
 	if a.err != nil {
-		a.remote.Close(remote.ErrClosed)
+		a.remote.Close(a.err) // which a stale read that is under way returns
 	}
 }
 

@@ -34,11 +34,11 @@ type groupUse struct {
 }
 
 // enter is client.Config.Enter.
-func (f *remoteGroup) enter(ctx context.Context) (leave func(), err error) {
+func (f *remoteGroup) enter(ctx context.Context, stale bool) (leave func(), err error) {
 	if err := f.beginCall(ctx); err != nil {
 		return nil, err
 	}
-	if err := f.reach(ctx); err != nil {
+	if err := f.reach(ctx, stale); err != nil {
 		f.endCall()
 		return nil, err
 	}

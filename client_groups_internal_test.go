@@ -74,7 +74,7 @@ func newLateAnswers(t *testing.T) *lateAnswers {
 		if _, err := n.CreateGroup(t.Context(), "x", GroupConfig{}); err != nil {
 			t.Fatal(err)
 		}
-		if *number, err = findGroup(t.Context(), n.Group, "x"); err != nil {
+		if *number, err = findGroup(t.Context(), n.Group, "x", false); err != nil {
 			t.Fatal(err)
 		}
 	}

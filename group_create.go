@@ -66,7 +66,7 @@ func (g *nodeGroups) create(ctx context.Context, name string) (*furtherGroup, er
 func (g *nodeGroups) created(ctx context.Context, name string) (*furtherGroup, error) {
 	f, err := g.listed(ctx, func(v machine.GroupView) bool { return v.Name == name })
 	if err == nil {
-		err = f.awaitReady(ctx)
+		err = f.await(ctx, f.ready)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: the group is created: %w", ErrUnknown, cmp.Or(contextError(ctx), convert(err)))
@@ -157,7 +157,7 @@ func (a furtherAdmin) backUp(ctx context.Context, w io.Writer) error {
 	number := a.node.groups.numberOf(a.furtherGroup)
 	if number == 0 {
 		var err error
-		if number, err = findGroup(ctx, a.node.Group, a.name); err != nil {
+		if number, err = findGroup(ctx, a.node.Group, a.name, false); err != nil {
 			if client.IsKind(err, client.NoGroup) || client.IsKind(err, client.Closed) {
 				return err
 			}

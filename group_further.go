@@ -134,7 +134,7 @@ func (a remoteAdmin) removeMember(context.Context, MemberID) error { return errD
 
 // backUp needs no registration in the group, for which it must have a quorum.
 func (a remoteAdmin) backUp(ctx context.Context, w io.Writer) error {
-	number, err := a.numberToRead(ctx)
+	number, err := findGroup(ctx, a.owner.Group, a.name, a.owner.cfg.ReadOnly)
 	var to *attempt
 	if err == nil {
 		err = a.beginCall(ctx)
@@ -152,23 +152,8 @@ func (a remoteAdmin) backUp(ctx context.Context, w io.Writer) error {
 	return incompleteError{cmp.Or(contextError(ctx), err)} // ErrUnavailable is that of a backup that is complete
 }
 
-// numberToRead returns the group's number: of a client that only reads as its member knows it, also without a quorum.
-func (a remoteAdmin) numberToRead(ctx context.Context) (uint32, error) {
-	if !a.owner.cfg.ReadOnly {
-		return findGroup(ctx, a.owner.Group, a.name)
-	}
-	v, err := client.Ask[*machine.GroupView](ctx, a.owner.client, machine.GroupQuery{Name: a.name}, client.QueryOptions{Stale: true})
-	if err == nil && v == nil {
-		err = noGroup()
-	}
-	if err != nil {
-		return 0, err
-	}
-	return v.Number, nil
-}
-
 func (a remoteAdmin) transferLeadership(ctx context.Context, to MemberID) error {
-	leave, err := a.enter(ctx)
+	leave, err := a.enter(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -176,9 +161,16 @@ func (a remoteAdmin) transferLeadership(ctx context.Context, to MemberID) error 
 	return a.owner.transfer(ctx, a.door.use().(*remote.Group), to)
 }
 
-// findGroup returns the number of a further group.
-func findGroup(ctx context.Context, defaults *Group, name string) (uint32, error) {
-	v, err := ask[*machine.GroupView](ctx, defaults, machine.GroupQuery{Name: name})
+// findGroup returns the number of a further group. With stale it may be as the member at hand knows it, also without a quorum, if that knows the group.
+func findGroup(ctx context.Context, defaults *Group, name string, stale bool) (uint32, error) {
+	query := machine.GroupQuery{Name: name}
+	if stale {
+		v, err := client.Ask[*machine.GroupView](ctx, defaults.client, query, client.QueryOptions{Stale: true})
+		if err == nil && v != nil {
+			return v.Number, nil
+		}
+	}
+	v, err := ask[*machine.GroupView](ctx, defaults, query)
 	switch {
 	case err != nil:
 		return 0, err

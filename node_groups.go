@@ -55,6 +55,7 @@ type furtherGroup struct {
 	number  uint32                          // guarded by nodeGroups.mu; 0: none yet
 	replica atomic.Pointer[replica.Replica] // nil: none runs yet
 	crash   atomic.Bool                     // its state has a session that depends on the check process of this member
+	open    chan struct{}                   // closed when there is a replica
 	ready   chan struct{}                   // closed when this process is registered in the group
 	ended   context.Context                 // done when the group is deleted, or the node stops
 	end     context.CancelFunc
@@ -92,7 +93,7 @@ func (g *nodeGroups) close() {
 
 func (g *nodeGroups) newGroup(name string) *furtherGroup {
 	n := g.node
-	f := &furtherGroup{node: n, name: name, history: n.history.of(name), ready: make(chan struct{})}
+	f := &furtherGroup{node: n, name: name, history: n.history.of(name), open: make(chan struct{}), ready: make(chan struct{})}
 	f.ended, f.end = context.WithCancel(context.Background())
 	cfg := n.clientConfig()
 	cfg.Enter, cfg.Idle, cfg.Beside, cfg.FeedRoom = f.enter, f.idle, n.client, g.changes
@@ -191,6 +192,7 @@ func (f *furtherGroup) join(r *replica.Replica, used *atomic.Pointer[furtherGrou
 		replaced(f.client, m)
 		f.replica.Store(r)
 		f.door.open(group{r, n.member, f.client, uint64(n.id)})
+		close(f.open)
 		used.Store(f)
 		f.client.ListsChanged(r.Status().Applied) // those of before had no receiver
 	})
@@ -287,31 +289,38 @@ func (g *nodeGroups) group(number uint32) *Group {
 }
 
 // enter is client.Config.Enter.
-func (f *furtherGroup) enter(ctx context.Context) (leave func(), err error) {
-	return func() {}, f.reach(ctx)
+func (f *furtherGroup) enter(ctx context.Context, stale bool) (leave func(), err error) {
+	leave = func() {}
+	if stale {
+		return leave, f.reachUntil(ctx, f.open, stale)
+	}
+	return leave, f.reach(ctx)
 }
 
 // reach blocks until this process is registered in the group, or ctx is done.
-func (f *furtherGroup) reach(ctx context.Context) error {
+func (f *furtherGroup) reach(ctx context.Context) error { return f.reachUntil(ctx, f.ready, false) }
+
+// reachUntil blocks until a channel is closed by the start of the use of the group, or ctx is done. stale is as in findGroup.
+func (f *furtherGroup) reachUntil(ctx context.Context, reached <-chan struct{}, stale bool) error {
 	select {
-	case <-f.ready:
+	case <-reached:
 		return nil
 	default:
 	}
-	number, err := findGroup(ctx, f.node.Group, f.name)
+	number, err := findGroup(ctx, f.node.Group, f.name, stale)
 	if err != nil {
 		return err
 	}
 	if _, err := f.node.member.Groups().Replica(ctx, number); err != nil {
 		return f.node.groups.unreached(ctx, err)
 	}
-	return f.awaitReady(ctx)
+	return f.await(ctx, reached)
 }
 
-// awaitReady blocks until this process is registered in the group, whose replica runs here, or ctx is done.
-func (f *furtherGroup) awaitReady(ctx context.Context) error {
+// await is reachUntil for a group whose replica runs here.
+func (f *furtherGroup) await(ctx context.Context, reached <-chan struct{}) error {
 	select {
-	case <-f.ready:
+	case <-reached:
 		return nil
 	case <-ctx.Done():
 		return f.node.groups.unreached(ctx, ctx.Err())

@@ -96,10 +96,10 @@ func releases(cmd *wire.Command) bool {
 // commands submits commands to the group and waits for their outcomes. It may be used on any goroutine.
 type commands struct {
 	life    *lifetime
-	group   Group                                           // set by Connect
-	enter   func(context.Context) (leave func(), err error) // Config.Enter
-	expired func(incarnation wire.ID)                       // runs when the registration of this process has expired
-	used    func()                                          // runs when a command is submitted
+	group   Group                                                           // set by Connect
+	enter   func(ctx context.Context, stale bool) (leave func(), err error) // Config.Enter
+	expired func(incarnation wire.ID)                                       // runs when the registration of this process has expired
+	used    func()                                                          // runs when a command is submitted
 	// replacements counts how often a snapshot replaced the state, and outcomes
 	// may have been skipped.
 	replacements atomic.Uint64
@@ -152,10 +152,15 @@ func noNote() func(answer) { return ignore }
 
 // entered is Config.Enter.
 func (c *commands) entered(ctx context.Context) (leave func(), err error) {
+	return c.enteredTo(ctx, QueryOptions{})
+}
+
+// enteredTo is entered for a query.
+func (c *commands) enteredTo(ctx context.Context, opts QueryOptions) (leave func(), err error) {
 	if c.enter == nil {
 		return func() {}, nil
 	}
-	return c.enter(ctx)
+	return c.enter(ctx, opts.Stale)
 }
 
 // use is entered, unless the client refuses every use.

@@ -41,8 +41,9 @@ type Config struct {
 	HoldLost   func(name string, fence uint64)
 
 	// Enter, if not nil, is called before each operation that waits for the group, and blocks until the client is
-	// connected to it and registered, or ctx is done. Its error is that of the operation. Otherwise leave is called when that has ended.
-	Enter func(ctx context.Context) (leave func(), err error)
+	// connected to it and registered, or ctx is done. A stale query needs no registration. Its error is that of the operation. Otherwise leave is called
+	// when that has ended.
+	Enter func(ctx context.Context, stale bool) (leave func(), err error)
 
 	// Closed is the cause of a Fault of kind Closed that has no other one. It may be nil.
 	Closed error

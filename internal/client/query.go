@@ -24,7 +24,7 @@ func (c *commands) query(ctx context.Context, q machine.Query, opts QueryOptions
 	if ctx.Err() != nil {
 		return nil, contextFault(Interrupted, ctx)
 	}
-	leave, err := c.entered(ctx)
+	leave, err := c.enteredTo(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
