@@ -191,7 +191,7 @@ func convertFault(f *client.Fault) error {
 	if f.Kind == client.Closed && errors.Is(f.Cause, remote.ErrClosed) {
 		return clientClosed{}
 	}
-	if f.Kind == client.NoGroup || f.Kind == client.Closed && errors.Is(f.Cause, cluster.ErrGroupDeleted) {
+	if f.Kind == client.NoGroup || f.Kind == client.Closed && (errors.Is(f.Cause, cluster.ErrGroupDeleted) || errors.Is(f.Cause, remote.ErrDeleted)) {
 		return ErrGroupNotFound
 	}
 	detail, cause := f.Detail, ownCause(f.Cause)
