@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"testing"
+
+	"github.com/conclave-go/conclave/internal/remote"
 )
 
 // The answer to a client's CreateGroup comes late: the group has been deleted, and the client uses a later one of the name. Its handle to
@@ -135,5 +137,19 @@ func TestClientGroups_LateAnswerRefused(t *testing.T) {
 	}
 	if number := l.client.groups.door("x").number; number != l.later {
 		t.Errorf("the name stands for group %d, want %d", number, l.later)
+	}
+}
+
+// A call that is submitted once the connection to a deleted group has ended, and before the client knows, has no effect, and its error says so.
+func TestClientGroups_DeletedMeanwhile(t *testing.T) {
+	l := newLateAnswers(t)
+	c := l.client
+	g := c.WithGroup("x")
+	if _, err := g.KV().Put(t.Context(), "k", nil); err != nil {
+		t.Fatal(err)
+	}
+	c.groups.door("x").last.remote.Close(remote.ErrDeleted)
+	if _, err := g.KV().Put(t.Context(), "k", nil); !errors.Is(err, ErrGroupNotFound) || errors.Is(err, ErrUnknown) {
+		t.Errorf("put: %v", err)
 	}
 }

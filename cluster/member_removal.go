@@ -239,7 +239,7 @@ func (r *Removals) RequestRemoval(ctx context.Context) error {
 	switch reply.GetCode() {
 	case wire.Code_OK:
 		return nil
-	case wire.Code_UNKNOWN_INCARNATION:
+	case wire.Code_UNKNOWN_INCARNATION, wire.Code_REMOVED: // the latter refuses the registration that the command has waited for
 		return r.checkRemoved(ctx)
 	case wire.Code_INVALID: // all other voters leave too, which needs this one's vote
 		if err := r.AwaitRemovals(ctx); err != nil {

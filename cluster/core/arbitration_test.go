@@ -99,7 +99,7 @@ func TestArbitration_ClaimsAheadOfMember(t *testing.T) {
 		t.Fatal("stops before it gets there")
 	}
 	r.machine = scripted{r.machine, map[uint64]fact.Result{5: {Outcomes: []fact.Outcome{{
-		Ticket: wire.Ticket{Incarnation: r.incarnation, Seq: 1}, Member: r.id, Reply: &wire.Reply{},
+		Ticket: wire.Ticket{Incarnation: r.incarnation, Seq: 1}, Member: r.id, Reply: &wire.Reply{Code: wire.Code_OK},
 	}}}}}
 	r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5), commit(6)))
 	if !r.stops() {

@@ -31,7 +31,11 @@ type calls struct {
 // before the others in every queue, and are not limited by MaxCalls and MaxCallBytes:
 // refusing them would lose or leak locks.
 func (c *calls) Submit(command []byte, call Call, urgent bool) {
-	if !c.tickets.Admits(len(command), urgent, c.maxCalls, c.maxBytes) {
+	switch {
+	case c.tickets.Refused():
+		tickets.Answer(call, c.incarnation, nil)
+		return
+	case !c.tickets.Admits(len(command), urgent, c.maxCalls, c.maxBytes):
 		call.Fail(tickets.ErrTooManyCalls)
 		return
 	}
@@ -47,12 +51,16 @@ func (c *calls) Cancel(call Call) {
 // Reregister replaces the incarnation, whose registration has expired. Every call made
 // under the former incarnation fails. The registration precedes every other command.
 func (c *calls) Reregister(id wire.ID, registration []byte, call Call) {
-	unregistered := c.tickets.Drain()
+	expired := c.incarnation
+	sent, queued := c.tickets.Drain()
 	c.incarnation = id
 	c.tickets.Gate()
 	c.tickets.Add(registration, call, true)
-	for _, call := range unregistered {
+	for _, call := range sent {
 		call.Fail(tickets.ErrUnregistered)
+	}
+	for _, call := range queued {
+		tickets.Answer(call, expired, nil)
 	}
 }
 
@@ -67,8 +75,16 @@ func (c *calls) outcome(o fact.Outcome) bool {
 	if o.Ticket.Incarnation != c.incarnation || o.Member != c.id {
 		return false
 	}
-	if call, ok := c.tickets.Outcome(o.Ticket.Seq, o.More); ok {
-		c.out.Notifications = append(c.out.Notifications, Notification{Call: call, Ticket: o.Ticket, Reply: o.Reply, More: o.More})
+	registering := !c.tickets.Registered()
+	call, ok := c.tickets.Outcome(o.Ticket.Seq, o.More)
+	if !ok {
+		return true
+	}
+	c.out.Notifications = append(c.out.Notifications, Notification{Call: call, Ticket: o.Ticket, Reply: o.Reply, More: o.More})
+	if registering && o.Reply.GetCode() != wire.Code_OK {
+		for _, call := range c.tickets.Refuse() {
+			tickets.Answer(call, c.incarnation, o.Reply)
+		}
 	}
 	return true
 }
@@ -127,7 +143,6 @@ func (c *calls) submitToLeader(s *wire.Submission) {
 
 // abandonAll fails every call.
 func (c *calls) abandonAll(err error) {
-	for _, call := range c.tickets.Drain() {
-		call.Fail(err)
-	}
+	sent, queued := c.tickets.Drain()
+	tickets.FailAll(sent, queued, err)
 }

@@ -47,7 +47,7 @@ func TestClient_Notified(t *testing.T) {
 	client := new(notedClient)
 	r.AttachClient(mine, client)
 	outcome := func(of wire.ID, seq uint64, more bool) fact.Outcome {
-		return fact.Outcome{Ticket: wire.Ticket{Incarnation: of, Seq: seq}, Member: 77, Reply: &wire.Reply{}, More: more}
+		return fact.Outcome{Ticket: wire.Ticket{Incarnation: of, Seq: seq}, Member: 77, Reply: &wire.Reply{Code: wire.Code_OK}, More: more}
 	}
 	result := fact.Result{
 		Outcomes: []fact.Outcome{outcome(mine, 1, true), outcome(other, 1, false), outcome(mine, 2, false)},

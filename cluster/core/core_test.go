@@ -43,7 +43,7 @@ func (r *rig) registered() *rig {
 func (r *rig) answer(seq uint64, more bool) Effects {
 	r.t.Helper()
 	return r.applyResult(fact.Result{Outcomes: []fact.Outcome{{
-		Ticket: wire.Ticket{Incarnation: r.incarnation, Seq: seq}, Member: r.id, Reply: &wire.Reply{}, More: more,
+		Ticket: wire.Ticket{Incarnation: r.incarnation, Seq: seq}, Member: r.id, Reply: &wire.Reply{Code: wire.Code_OK}, More: more,
 	}}})
 }
 
@@ -138,7 +138,7 @@ func TestCancel_ReportsWhetherSent(t *testing.T) {
 }
 
 // Under a new incarnation the registration is sent first and alone. The calls of the
-// former one have failed.
+// former one have failed, unless they were not sent.
 func TestReregister(t *testing.T) {
 	r := newRig(t).follow().registered()
 	sent, queued, waits := new(quietCall), new(quietCall), new(quietCall)
@@ -151,7 +151,10 @@ func TestReregister(t *testing.T) {
 	registration, next := new(quietCall), new(quietCall)
 	r.Reregister(wire.ID{7}, []byte("again"), registration)
 	r.Submit([]byte{4}, next, true)
-	for name, c := range map[string]*quietCall{"sent": sent, "queued": queued, "waiting": waits} {
+	if !slices.Equal(waits.unsent, []wire.Code{wire.Code_UNKNOWN_INCARNATION}) || waits.fails > 0 {
+		t.Errorf("waiting: answered %v, failed %v", waits.unsent, waits.failed)
+	}
+	for name, c := range map[string]*quietCall{"sent": sent, "queued": queued} {
 		if c.failed != tickets.ErrUnregistered || c.fails != 1 {
 			t.Errorf("%s: failed %d times, %v", name, c.fails, c.failed)
 		}
@@ -169,9 +172,9 @@ func TestReregister(t *testing.T) {
 		t.Errorf("sends %v, want %v", got, want)
 	}
 	r.persist(out.Batch.writes)
-	unknown := fact.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 99}, Member: r.id, Reply: &wire.Reply{}}
-	former := fact.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{1}, Seq: 1}, Member: r.id, Reply: &wire.Reply{}}
-	forged := fact.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 1}, Member: r.id + 1, Reply: &wire.Reply{}}
+	unknown := fact.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 99}, Member: r.id, Reply: &wire.Reply{Code: wire.Code_OK}}
+	former := fact.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{1}, Seq: 1}, Member: r.id, Reply: &wire.Reply{Code: wire.Code_OK}}
+	forged := fact.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 1}, Member: r.id + 1, Reply: &wire.Reply{Code: wire.Code_OK}}
 	if out := r.applyResult(fact.Result{Outcomes: []fact.Outcome{former, unknown, forged}}); len(out.Notifications) > 0 || len(out.Forwards) > 0 {
 		t.Errorf("an outcome of the former incarnation, one for no call, and one of another member's command: %+v", out)
 	}
@@ -297,5 +300,28 @@ func TestNew_ContinuesFromDisk(t *testing.T) {
 	r.Submit([]byte{2}, new(quietCall), true)
 	if _, seqs := r.forwarded(); !slices.Equal(seqs, []uint64{1}) {
 		t.Errorf("sends %d before it is registered", seqs)
+	}
+}
+
+// What waits for a registration that the group refuses has its answer. Nothing is sent under that incarnation.
+func TestReregister_Refused(t *testing.T) {
+	r := newRig(t).follow().registered()
+	registration, waits, renewal, later := new(quietCall), new(quietCall), new(quietCall), new(quietCall)
+	r.Reregister(wire.ID{7}, []byte("again"), registration)
+	r.Submit([]byte{1}, waits, false)
+	r.Submit([]byte{2}, renewal, true)
+	r.settle()
+	r.calls.outcome(fact.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 1}, Member: r.id, Reply: &wire.Reply{Code: wire.Code_BUSY}})
+	r.Submit([]byte{3}, later, true)
+	for name, c := range map[string]*quietCall{"waiting": waits, "renewal": renewal} {
+		if !slices.Equal(c.unsent, []wire.Code{wire.Code_BUSY}) || c.fails > 0 {
+			t.Errorf("%s: answered %v, failed %v", name, c.unsent, c.failed)
+		}
+	}
+	if !slices.Equal(later.unsent, []wire.Code{wire.Code_UNKNOWN_INCARNATION}) {
+		t.Errorf("later: answered %v", later.unsent)
+	}
+	if out, err := r.Take(0); err != nil || len(out.Forwards) > 0 || len(out.Notifications) != 1 || r.Status().Registered {
+		t.Errorf("sends %v, notifies of %d, registered: %v; %v", out.Forwards, len(out.Notifications), r.Status().Registered, err)
 	}
 }

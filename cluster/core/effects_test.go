@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -31,7 +32,7 @@ func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 		return fact.KeyChange{Index: index, Entry: &fact.Entry{Key: "k", ModifyIndex: index}}
 	}
 	outcome := func(t wire.Ticket, more bool) fact.Outcome {
-		return fact.Outcome{Ticket: t, Member: r.id, Reply: &wire.Reply{}, More: more}
+		return fact.Outcome{Ticket: t, Member: r.id, Reply: &wire.Reply{Code: wire.Code_OK}, More: more}
 	}
 	leader := fact.LeaderChange{Election: "e", Leader: &fact.Leader{Fence: 1}}
 	shard := fact.ShardChange{Set: "s", Shard: 3}
@@ -122,9 +123,12 @@ func TestAbandon_EachWaitingCallFailsOnce(t *testing.T) {
 		if names[i] == "answered" || names[i] == "granted" {
 			want = 0
 		}
-		if c.fails != want || want > 0 && c.failed != errUnanswered {
+		if c.fails != want || want > 0 && !errors.Is(c.failed, errUnanswered) {
 			t.Errorf("%s: failed %d times, %v; want %d", names[i], c.fails, c.failed, want)
 		}
+	}
+	if !errors.As(calls[unsent].failed, new(*tickets.UnsentError)) {
+		t.Errorf("not sent: %T", calls[unsent].failed)
 	}
 	taken.Abandon(errors.New("again"))
 	r.Abandon(errors.New("again"))

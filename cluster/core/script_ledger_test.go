@@ -57,7 +57,7 @@ func (l *ledger) Apply(_, _ uint64, data []byte) (result fact.Result) {
 				l.execute(&result, strings.Fields(string(c.GetCommand())))
 				l.put(&result, ticket, "done")
 			}
-			result.Outcomes = append(result.Outcomes, fact.Outcome{Ticket: wire.Ticket{Incarnation: id, Seq: c.GetSeq()}, Member: s.GetMember(), Reply: &wire.Reply{}})
+			result.Outcomes = append(result.Outcomes, fact.Outcome{Ticket: wire.Ticket{Incarnation: id, Seq: c.GetSeq()}, Member: s.GetMember(), Reply: &wire.Reply{Code: wire.Code_OK}})
 		}
 	}
 	return result

@@ -31,7 +31,7 @@ func (r *Requests) Submit(size int, encode func() []byte, call Call, urgent bool
 	switch {
 	case urgent || r.backlog.reserve(size):
 	case r.lifetime.Err() != nil:
-		call.Fail(r.stopped())
+		call.Fail(&tickets.UnsentError{Cause: r.stopped()})
 		return
 	default:
 		r.refused.Add(1)
@@ -46,7 +46,7 @@ func (r *Requests) Submit(size int, encode func() []byte, call Call, urgent bool
 				r.backlog.submitted(size, c.Backlog())
 			}
 		},
-		lost: func() { call.Fail(r.stopped()) },
+		lost: func() { call.Fail(&tickets.UnsentError{Cause: r.stopped()}) },
 	})
 }
 

@@ -25,6 +25,7 @@ type call struct {
 type answer struct {
 	reply       *wire.Reply
 	incarnation wire.ID // that the command was applied under; with reply
+	unsent      bool    // it was not sent, since that is not registered; with reply
 	err         error   // no outcome will come
 }
 
@@ -59,7 +60,7 @@ func (c *call) Deliver(t wire.Ticket, r *wire.Reply, _ bool) {
 		c.again()
 		return
 	}
-	c.on(answer{reply: r, incarnation: t.Incarnation})
+	c.on(answer{reply: r, incarnation: t.Incarnation, unsent: t.Seq == 0})
 }
 
 // Fail implements Call.
@@ -143,7 +144,7 @@ func (c *commands) Exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, er
 // process has expired, exec submits the command again under a new one. Had the
 // command been applied before, its outcome would have come first, as both come
 // through the log; and what arrives late under the old registration is refused.
-// Only a snapshot can have skipped the outcome: then it is unknown.
+// Only a snapshot can have skipped the outcome: then it is unknown, if the command was sent.
 func (c *commands) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
 	return c.execEach(ctx, cmd, noNote)
 }
@@ -186,14 +187,14 @@ func (c *commands) execEach(ctx context.Context, cmd *wire.Command, begin func()
 func (c *commands) execReached(ctx context.Context, cmd *wire.Command, begin func() (note func(answer))) (*wire.Reply, error) {
 	for {
 		replacements := c.replacements.Load()
-		reply, err := c.send(ctx, cmd, begin())
-		if !(answer{reply: reply, err: err}).expired() {
-			return reply, err
+		a := c.await(ctx, cmd, begin())
+		if !a.expired() {
+			return a.reply, a.err
 		}
 		if err := c.life.Usable(); err != nil {
 			return nil, err // this process deregistered itself
 		}
-		if c.replacements.Load() != replacements {
+		if c.replacements.Load() != replacements && !a.unsent {
 			return nil, &Fault{Kind: Unknown, Detail: "the registration of this process has expired meanwhile"}
 		}
 	}
@@ -203,8 +204,14 @@ func (c *commands) execReached(ctx context.Context, cmd *wire.Command, begin fun
 // goroutine that delivers outcomes and whether or not the caller still waits,
 // unless ctx is done before the command was sent.
 func (c *commands) send(ctx context.Context, cmd *wire.Command, note func(answer)) (*wire.Reply, error) {
+	a := c.await(ctx, cmd, note)
+	return a.reply, a.err
+}
+
+// await is send with all that the answer says.
+func (c *commands) await(ctx context.Context, cmd *wire.Command, note func(answer)) answer {
 	if ctx.Err() != nil {
-		return nil, contextFault(Interrupted, ctx)
+		return answer{err: contextFault(Interrupted, ctx)}
 	}
 	answered := make(chan answer, 1)
 	cancelled := make(chan bool, 1)
@@ -216,30 +223,37 @@ func (c *commands) send(ctx context.Context, cmd *wire.Command, note func(answer
 	c.submit(cmd, k, isUrgent(cmd))
 	select {
 	case a := <-answered:
-		return a.reply, c.ended(a.err)
+		a.err = c.ended(a.err)
+		return a
 	case <-ctx.Done():
 	}
 	c.group.Cancel(k)
 	select {
 	case a := <-answered: // it was faster
-		return a.reply, c.ended(a.err)
+		a.err = c.ended(a.err)
+		return a
 	case sent := <-cancelled:
 		if !sent {
-			return nil, c.unavailable(ctx)
+			return answer{err: c.unavailable(ctx)}
 		}
 	}
 	select {
 	case a := <-answered:
-		return a.reply, c.ended(a.err)
+		a.err = c.ended(a.err)
+		return a
 	default:
-		return nil, contextFault(Unknown, ctx)
+		return answer{err: contextFault(Unknown, ctx)}
 	}
 }
 
 // ended is the fault of a command that was submitted, with what Fail got. The end of the group's
-// connection does not tell whether the command was applied before.
+// connection does not tell whether a command that was sent was applied before.
 func (c *commands) ended(err error) error {
-	if err == nil || errors.Is(err, tickets.ErrBusy) || errors.Is(err, tickets.ErrUnregistered) || IsKind(err, ReadOnly) || IsKind(err, NoGroup) {
+	var unsent *tickets.UnsentError
+	switch {
+	case errors.As(err, &unsent):
+		return unsent.Cause
+	case err == nil, errors.Is(err, tickets.ErrBusy), errors.Is(err, tickets.ErrUnregistered), IsKind(err, ReadOnly), IsKind(err, NoGroup):
 		return err
 	}
 	return &Fault{Kind: Unknown, Cause: err}

@@ -147,6 +147,8 @@ func (o *opening) run(ctx context.Context) (*Lease, error) {
 // that delivers outcomes, so that no later event of the session is missed.
 func (o *opening) answered(a answer) (*Lease, error) {
 	switch {
+	case a.unsent && a.expired():
+		return nil, errRetryOpening
 	case a.expired():
 		o.discard() // a first application may have opened it
 		return nil, errRetryOpening

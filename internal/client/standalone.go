@@ -41,8 +41,8 @@ func (c *commands) CreateSession(ctx context.Context, cfg LeaseConfig) (wire.ID,
 
 // answered gets the outcome, on the goroutine that delivers outcomes.
 func (n *creation) answered(a answer) {
-	if a.fault() != nil && !a.expired() {
-		return // refused: there is no session
+	if a.fault() != nil && (!a.expired() || a.unsent) {
+		return // refused, or not sent: there is no session
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

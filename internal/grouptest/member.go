@@ -2,6 +2,7 @@ package grouptest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"reflect"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -113,6 +116,53 @@ func (g *Group) exec(i int, command *wire.Command, accepted ...wire.Code) error 
 		return errors.New(a.reply.String())
 	case <-Bounded(g.T).Done():
 		return errors.New("no outcome within a minute")
+	}
+}
+
+// FillClients registers as many clients, for that TTL, as the group of that number may still have, by way of its leader; 0: the
+// default group.
+func (g *Group) FillClients(leader int, number uint32, ttl time.Duration) {
+	g.T.Helper()
+	to := g.Member(leader).Replica()
+	if number != 0 {
+		var err error
+		to, err = g.Member(leader).Groups().Replica(Within(g.T, time.Minute), number)
+		Must(g.T, err)
+	}
+	for {
+		var free int
+		var now int64
+		Must(g.T, to.Read(Bounded(g.T), func(m cluster.Machine) {
+			free, now = m.(*machine.Machine).FreeClients(), m.(*machine.Machine).Now()
+		}))
+		if free == 0 {
+			return
+		}
+		batch := make([]*wire.Submission, min(free, 2000))
+		for i := range batch {
+			batch[i] = registerStranger(ttl, now)
+		}
+		to.Post(func(c *core.Core) {
+			for _, s := range batch {
+				c.SubmitForClient(s)
+			}
+		})
+	}
+}
+
+// registerStranger returns what registers a client that is not there.
+func registerStranger(ttl time.Duration, now int64) *wire.Submission {
+	key := make([]byte, 32)
+	rand.Read(key)
+	incarnation := wire.ClientIncarnation(key)
+	command, err := proto.Marshal(&wire.Command{Op: &wire.Command_RegisterClient{RegisterClient: &wire.RegisterClient{
+		Key: key, Ttl: int64(ttl), Until: now + int64(time.Minute),
+	}}})
+	if err != nil {
+		panic(err) // of a message without strings
+	}
+	return &wire.Submission{
+		Incarnation: incarnation[:], Member: wire.FingerprintOf(key), Client: true, Urgent: true, Calls: []*wire.Call{{Seq: 1, Command: command}},
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -253,6 +255,63 @@ func (g *Group) receive(l *link, f *wire.MemberFrame) error {
 		return errUnexpected
 	}
 	return nil
+}
+
+// deliver delivers what a member sends, in the order of the log.
+func (g *Group) deliver(d *wire.Delivery) {
+	g.applied = d.GetApplied()
+	for _, n := range d.GetNotices() {
+		switch body := n.GetBody().(type) {
+		case *wire.Notice_Outcome:
+			g.outcome(body.Outcome)
+		case *wire.Notice_Ended:
+			session, _ := wire.IDFrom(body.Ended.GetSession())
+			g.cfg.Ended(fact.Ended{Incarnation: g.identity.incarnation, Session: session, Unbound: body.Ended.GetUnbound()})
+		case *wire.Notice_Recall:
+			session, _ := wire.IDFrom(body.Recall.GetSession())
+			g.cfg.Recalled([]fact.Recall{{
+				Session: session, Incarnation: g.identity.incarnation, Lock: body.Recall.GetLock(), Handle: body.Recall.GetHandle(),
+				Shared: body.Recall.GetShared(), Share: body.Recall.GetShare(),
+			}})
+		}
+	}
+}
+
+func (g *Group) outcome(o *wire.DeliveredOutcome) {
+	registering := !g.tickets.Registered()
+	call, ok := g.tickets.Outcome(o.GetSeq(), o.GetMore())
+	if ok {
+		g.hears()
+		call.Deliver(wire.Ticket{Incarnation: g.identity.incarnation, Seq: o.GetSeq()}, o.GetReply(), o.GetMore())
+	}
+	if registering && ok && o.GetReply().GetCode() != wire.Code_OK {
+		waiting := g.tickets.Refuse()
+		for _, renewal := range g.renewals {
+			waiting = append(waiting, renewal.call)
+		}
+		g.renewals = nil
+		for _, call := range waiting {
+			tickets.Answer(call, g.identity.incarnation, o.GetReply())
+		}
+	}
+	if registering && g.tickets.Registered() {
+		g.sendRenewal()
+	}
+}
+
+// renewedBy delivers the answer to a renewal, which is that of all before it as well.
+func (g *Group) renewedBy(r *wire.Renewed) {
+	g.noteLevel(r.GetLevel())
+	g.now = max(g.now, r.GetNow())
+	reply := &wire.Reply{Code: wire.Code_OK, Now: r.GetNow()}
+	if r.GetUnknown() {
+		reply = &wire.Reply{Code: wire.Code_UNKNOWN_INCARNATION}
+	}
+	for len(g.renewals) > 0 && g.renewals[0].number <= r.GetNumber() {
+		call := g.renewals[0].call
+		g.renewals = g.renewals[1:]
+		call.Deliver(wire.Ticket{Incarnation: g.identity.incarnation}, reply, false)
+	}
 }
 
 // noteLevel notes the feature level that a member states. It never falls, but a member may lag

@@ -12,7 +12,6 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/client"
-	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wait"
@@ -228,9 +227,8 @@ func (g *Group) failAll() {
 	if g.link != nil {
 		g.link.conn.Close(ErrClosed)
 	}
-	for _, call := range g.tickets.Drain() {
-		call.Fail(g.closed())
-	}
+	sent, queued := g.tickets.Drain()
+	tickets.FailAll(sent, queued, g.closed())
 	for _, r := range g.renewals {
 		r.call.Fail(g.closed())
 	}
@@ -246,19 +244,26 @@ func (g *Group) Submit(_ int, encode func() []byte, c client.Call, urgent bool) 
 	}
 	command := encode()
 	if !g.mailbox.Post(func() {
-		if !g.tickets.Admits(len(command), urgent, g.cfg.MaxCalls, g.cfg.MaxCallBytes) {
+		switch {
+		case g.tickets.Refused():
+			tickets.Answer(c, g.identity.incarnation, nil)
+		case !g.tickets.Admits(len(command), urgent, g.cfg.MaxCalls, g.cfg.MaxCallBytes):
 			c.Fail(tickets.ErrTooManyCalls)
-			return
+		default:
+			g.tickets.Add(command, c, urgent)
 		}
-		g.tickets.Add(command, c, urgent)
 	}) {
-		c.Fail(g.closed())
+		c.Fail(&tickets.UnsentError{Cause: g.closed()})
 	}
 }
 
 // Renew implements client.Group: the member renews many clients by one command.
 func (g *Group) Renew(_ int, _ func() []byte, c client.Call) {
 	if !g.mailbox.Post(func() {
+		if g.tickets.Refused() {
+			tickets.Answer(c, g.identity.incarnation, nil)
+			return
+		}
 		g.renewed++
 		g.renewals = append(g.renewals, renewal{g.renewed, c})
 		g.sendRenewal()
@@ -284,15 +289,19 @@ func (g *Group) Reregister(expired wire.ID, register func() ([]byte, client.Call
 			g.end(err)
 			return
 		}
-		unregistered, renewals := g.tickets.Drain(), g.renewals
+		sent, queued := g.tickets.Drain()
+		renewals := g.renewals
 		g.identity, g.renewals, g.applied = own, nil, 0
 		g.process.Store(own.id)
 		g.tickets.Gate()
 		command, call := register()
 		g.tickets.Add(command, call, true)
 		g.disconnect(tickets.ErrUnregistered)
-		for _, call := range unregistered {
+		for _, call := range sent {
 			call.Fail(tickets.ErrUnregistered)
+		}
+		for _, call := range queued {
+			tickets.Answer(call, expired, nil)
 		}
 		for _, r := range renewals {
 			r.call.Fail(tickets.ErrUnregistered)
@@ -342,51 +351,5 @@ func (g *Group) sendRenewal() {
 			g.link.renewalAt = max(g.ticks, 1)
 		}
 		g.link.conn.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Renew{Renew: g.renewals[len(g.renewals)-1].number}}, 0)
-	}
-}
-
-// deliver delivers what a member sends, in the order of the log.
-func (g *Group) deliver(d *wire.Delivery) {
-	g.applied = d.GetApplied()
-	for _, n := range d.GetNotices() {
-		switch body := n.GetBody().(type) {
-		case *wire.Notice_Outcome:
-			g.outcome(body.Outcome)
-		case *wire.Notice_Ended:
-			session, _ := wire.IDFrom(body.Ended.GetSession())
-			g.cfg.Ended(fact.Ended{Incarnation: g.identity.incarnation, Session: session, Unbound: body.Ended.GetUnbound()})
-		case *wire.Notice_Recall:
-			session, _ := wire.IDFrom(body.Recall.GetSession())
-			g.cfg.Recalled([]fact.Recall{{
-				Session: session, Incarnation: g.identity.incarnation, Lock: body.Recall.GetLock(), Handle: body.Recall.GetHandle(),
-				Shared: body.Recall.GetShared(), Share: body.Recall.GetShare(),
-			}})
-		}
-	}
-}
-
-func (g *Group) outcome(o *wire.DeliveredOutcome) {
-	registering := !g.tickets.Registered()
-	if call, ok := g.tickets.Outcome(o.GetSeq(), o.GetMore()); ok {
-		g.hears()
-		call.Deliver(wire.Ticket{Incarnation: g.identity.incarnation, Seq: o.GetSeq()}, o.GetReply(), o.GetMore())
-	}
-	if registering && g.tickets.Registered() {
-		g.sendRenewal()
-	}
-}
-
-// renewedBy delivers the answer to a renewal, which is that of all before it as well.
-func (g *Group) renewedBy(r *wire.Renewed) {
-	g.noteLevel(r.GetLevel())
-	g.now = max(g.now, r.GetNow())
-	reply := &wire.Reply{Code: wire.Code_OK, Now: r.GetNow()}
-	if r.GetUnknown() {
-		reply = &wire.Reply{Code: wire.Code_UNKNOWN_INCARNATION}
-	}
-	for len(g.renewals) > 0 && g.renewals[0].number <= r.GetNumber() {
-		call := g.renewals[0].call
-		g.renewals = g.renewals[1:]
-		call.Deliver(wire.Ticket{Incarnation: g.identity.incarnation}, reply, false)
 	}
 }

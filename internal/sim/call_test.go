@@ -26,6 +26,10 @@ func (c *simCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	if p.terminated && (p.tainted || p.sim.history.seal != nil) {
 		return
 	}
+	if t.Seq == 0 {
+		c.unsent(t, r)
+		return
+	}
 	switch {
 	case p.terminated:
 		p.sim.fail("member %d: an outcome for a terminated process", p.n)
@@ -51,6 +55,21 @@ func (c *simCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 		c.finish()
 	}
 	c.onOutcome(t, r, more)
+}
+
+// unsent ends a call that was not sent, since this process is not registered.
+func (c *simCall) unsent(t wire.Ticket, r *wire.Reply) {
+	if c.finished {
+		c.program.sim.fail("member %d: a finished call was not sent", c.program.n)
+	}
+	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
+		c.program.registrationExpired(t.Incarnation)
+	}
+	if c.op != nil {
+		c.op.noEffect = true
+	}
+	c.finish()
+	c.onOutcome(wire.Ticket{}, nil, false)
 }
 
 func (c *simCall) finish() {

@@ -40,6 +40,10 @@ func (r *remote) sendRenewal() {
 
 func (r *remote) submit(command []byte, c *simCall, urgent bool) {
 	r.runIfAlive(func() {
+		if r.tickets.Refused() {
+			tickets.Answer(c, r.program.incarnation, nil)
+			return
+		}
 		if !r.tickets.Admits(len(command), urgent, clientMaxCalls, 0) {
 			c.Fail(tickets.ErrBusy)
 			return
@@ -52,6 +56,11 @@ func (r *remote) submit(command []byte, c *simCall, urgent bool) {
 func (r *remote) cancel(c *simCall) { c.Cancelled(!r.tickets.Cancel(c)) }
 
 func (r *remote) renew(on func(*wire.Reply)) {
+	if r.tickets.Refused() {
+		r.program.registrationExpired(r.program.incarnation)
+		on(nil)
+		return
+	}
 	r.program.inFlight++
 	r.renewed++
 	r.renewals = append(r.renewals, remoteRenewal{r.renewed, func(reply *wire.Reply) {
@@ -73,7 +82,8 @@ func (r *remote) reregister(expired wire.ID) {
 	r.sim.trace("the registration of client %d has expired", r.n)
 	p.registered = false
 	p.loseSessions()
-	unregistered, renewals := r.tickets.Drain(), r.renewals
+	sent, queued := r.tickets.Drain()
+	renewals := r.renewals
 	r.drawKey()
 	r.renewals, r.applied = nil, 0
 	r.tickets.Gate()
@@ -82,8 +92,11 @@ func (r *remote) reregister(expired wire.ID) {
 	if r.link != nil {
 		r.drop(r.link)
 	}
-	for _, call := range unregistered {
+	for _, call := range sent {
 		call.Fail(tickets.ErrUnregistered)
+	}
+	for _, call := range queued {
+		tickets.Answer(call, expired, nil)
 	}
 	for _, renewal := range renewals {
 		renewal.on(nil)

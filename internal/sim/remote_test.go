@@ -311,6 +311,9 @@ func (r *remote) deliver(d *wire.Delivery) {
 			o, registered := body.Outcome, r.tickets.Registered()
 			if call, ok := r.tickets.Outcome(o.GetSeq(), o.GetMore()); ok {
 				call.Deliver(wire.Ticket{Incarnation: p.incarnation, Seq: o.GetSeq()}, o.GetReply(), o.GetMore())
+				if !registered && o.GetReply().GetCode() != wire.Code_OK {
+					r.refused(o.GetReply())
+				}
 			}
 			if !registered {
 				r.sendRenewal()
@@ -322,6 +325,18 @@ func (r *remote) deliver(d *wire.Delivery) {
 				Session: wire.ID(body.Recall.GetSession()), Incarnation: p.incarnation, Lock: body.Recall.GetLock(), Handle: body.Recall.GetHandle(),
 			}})
 		}
+	}
+}
+
+// refused answers what has waited for a registration that the group has refused.
+func (r *remote) refused(reply *wire.Reply) {
+	waiting, renewals := r.tickets.Refuse(), r.renewals
+	r.renewals = nil
+	for _, call := range waiting {
+		tickets.Answer(call, r.program.incarnation, reply)
+	}
+	for _, renewal := range renewals {
+		renewal.on(nil)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // Call is one command under way, of a member's process or of a client's. Its methods are called from one
 // goroutine, in log order, and must not block.
 type Call interface {
-	// Deliver brings an outcome; if more is set, another one follows.
+	// Deliver brings an outcome; if more is set, another one follows. Without a number in the ticket the command was not sent: see Answer.
 	Deliver(t wire.Ticket, r *wire.Reply, more bool)
 	// Cancelled answers a request to cancel the call. Unless sent, the command has no effect, and no
 	// other method is called afterwards.
@@ -28,6 +28,32 @@ var (
 	// ErrBusy: too much is under way; the call had no effect. See BusyError.
 	ErrBusy = errors.New("busy")
 )
+
+// Answer answers a call that was not sent under an incarnation: by the group's refusal to register that, which it has waited for, or with nil that it is not
+// registered.
+func Answer(c Call, incarnation wire.ID, refusal *wire.Reply) {
+	if refusal == nil {
+		refusal = &wire.Reply{Code: wire.Code_UNKNOWN_INCARNATION, Detail: "the incarnation is not registered; register a new one"}
+	}
+	c.Deliver(wire.Ticket{Incarnation: incarnation}, refusal, false)
+}
+
+// UnsentError is why no outcome will come of a command that was not sent: it has no effect.
+type UnsentError struct{ Cause error }
+
+func (e *UnsentError) Error() string { return e.Cause.Error() }
+
+func (e *UnsentError) Unwrap() error { return e.Cause }
+
+// FailAll fails the calls of a table that has been drained.
+func FailAll[C Call](sent, queued []C, err error) {
+	for _, call := range sent {
+		call.Fail(err)
+	}
+	for _, call := range queued {
+		call.Fail(&UnsentError{err})
+	}
+}
 
 // BusyError is an ErrBusy whose text names the limit that is exceeded.
 type BusyError string

@@ -42,6 +42,7 @@ const (
 // retried. A call whose first outcome announces another one is awaiting that.
 type Table[C comparable] struct {
 	gated       bool // the first ticket registers the incarnation: no other is issued before its outcome
+	refused     bool // the group has refused that: none is issued at all
 	urgent      []*pendingCall[C]
 	ordinary    []*pendingCall[C]
 	floor       uint64            // every ticket up to here has had its first outcome
@@ -155,7 +156,7 @@ func (t *Table[C]) hasPlace(limit int) bool {
 	if t.gated && t.floor == 0 {
 		limit = 1
 	}
-	return len(t.pending) < limit
+	return !t.refused && len(t.pending) < limit
 }
 
 // mayLeave reports whether the group may keep the call's outcome besides those above the floor.
@@ -242,7 +243,17 @@ func (t *Table[C]) Settle(seq uint64) (call C, ok bool) {
 func (t *Table[C]) Gate() { t.gated = true }
 
 // Registered reports whether the gate has been passed.
-func (t *Table[C]) Registered() bool { return !t.gated || t.floor > 0 }
+func (t *Table[C]) Registered() bool { return !t.refused && (!t.gated || t.floor > 0) }
+
+// Refuse notes that the outcome of the first ticket was a refusal to register the process. It removes and returns the calls that have waited for it,
+// in order. No other ticket is issued: a late duplicate may register the incarnation after all, and would have applied what was sent under it.
+func (t *Table[C]) Refuse() []C {
+	t.refused = true
+	return t.takeQueued()
+}
+
+// Refused reports whether the group has refused to register the process: a call would wait for ever.
+func (t *Table[C]) Refused() bool { return t.refused }
 
 // Unanswered reports whether a command that was sent has had no outcome.
 func (t *Table[C]) Unanswered() bool { return len(t.pending) > 0 }
@@ -286,17 +297,27 @@ func (t *Table[C]) close(i int) {
 // simulations are deterministic.
 func (t *Table[C]) AwaitingInOrder() []uint64 { return slices.Sorted(maps.Keys(t.awaiting)) }
 
-// Drain removes and returns every call, each kind in order. The table is then new.
-func (t *Table[C]) Drain() []C {
-	var calls []C
-	for _, o := range slices.Concat(t.pending, t.urgent, t.ordinary) {
+// Drain removes and returns every call, each kind in order: those that were sent, and those that were not. The table is then new.
+func (t *Table[C]) Drain() (sent, queued []C) {
+	for _, o := range t.pending {
 		if o != nil {
-			calls = append(calls, o.call)
+			sent = append(sent, o.call)
 		}
 	}
 	for _, seq := range t.AwaitingInOrder() {
-		calls = append(calls, t.awaiting[seq])
+		sent = append(sent, t.awaiting[seq])
 	}
+	queued = t.takeQueued()
 	*t = *New[C]()
+	return sent, queued
+}
+
+// takeQueued removes and returns the calls that were not sent.
+func (t *Table[C]) takeQueued() (calls []C) {
+	for _, o := range slices.Concat(t.urgent, t.ordinary) {
+		t.count(o, -1)
+		calls = append(calls, o.call)
+	}
+	t.urgent, t.ordinary = nil, nil
 	return calls
 }

@@ -287,12 +287,30 @@ func TestTickets_Drain(t *testing.T) {
 	k.Outcome(3, true)
 	k.Outcome(1, true)
 	k.Outcome(4, false)
-	got := k.Drain()
-	want := []*quietCall{calls[1], calls[4], calls[0], calls[2]}
-	if !slices.Equal(got, want) {
-		t.Errorf("drained %v, want %v", got, want)
+	unsent := newCalls(k, 2)
+	sent, queued := k.Drain()
+	if want := []*quietCall{calls[1], calls[4], calls[0], calls[2]}; !slices.Equal(sent, want) || !slices.Equal(queued, unsent) {
+		t.Errorf("drained %v and %v, want %v and %v", sent, queued, want, unsent)
 	}
-	if k.calls != 0 || len(k.awaiting) != 0 || k.Drain() != nil {
+	if sent, queued = k.Drain(); k.calls != 0 || len(k.awaiting) != 0 || sent != nil || queued != nil {
 		t.Error("something is left")
+	}
+}
+
+// Nothing is sent under an incarnation that the group has refused to register, however much comes later.
+func TestTickets_RegistrationRefused(t *testing.T) {
+	k := New[*quietCall]()
+	k.Gate()
+	k.Add(nil, new(quietCall), true) // the registration
+	wantSeqs(t, "registration", k.Issue(0), 1)
+	waiting := newCalls(k, 3)
+	k.Outcome(1, false)
+	if got := k.Refuse(); !slices.Equal(got, waiting) || !k.Refused() || k.Registered() || k.Backlog() != (Backlog{}) {
+		t.Errorf("waiting %v, want %v; refused %v, registered %v, backlog %v", got, waiting, k.Refused(), k.Registered(), k.Backlog())
+	}
+	newCalls(k, 1)
+	wantSeqs(t, "after the refusal", k.Issue(0))
+	if k.Drain(); k.Refused() {
+		t.Error("the next incarnation is refused")
 	}
 }
