@@ -225,7 +225,7 @@ func (h *Hold) release(ctx context.Context, from target, tr *Trace, t taken) err
 	select {
 	case a := <-answered:
 		err := a.fault()
-		if isCode(err, wire.Code_NOT_HELD, wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION) {
+		if a.expired() || isCode(err, wire.Code_NOT_HELD, wire.Code_SESSION_EXPIRED) {
 			return h.loss() // it was held here, so it was lost before
 		}
 		if a.err != nil {

@@ -3,6 +3,8 @@ package client
 import (
 	"errors"
 	"testing"
+
+	"github.com/conclave-go/conclave/internal/tickets"
 )
 
 // A command that was under way when the group ended may have been applied, and nothing else says so.
@@ -21,6 +23,25 @@ func TestExec_GroupEnded(t *testing.T) {
 	_, err = c.CreateSession(t.Context(), LeaseConfig{TTL: NoTTL})
 	wantEnded(t, "CreateSession", err)
 	wantEnded(t, "Close", l.Close(t.Context()))
+}
+
+// A release that waits when the registration of this process has expired returns that the hold was lost, and never that its outcome is unknown.
+func TestRelease_RegistrationExpires(t *testing.T) {
+	for range 50 { // the end of the lease is noticed as well
+		c, g := newFake(t)
+		c.StopRenewing()
+		l := newLock(c, mustOpen(t, c, fakeTTL), "x")
+		mustAcquire(t, l)
+		g.hold()
+		released := make(chan error, 1)
+		go func() { released <- l.Release(t.Context(), nil) }()
+		g.awaitQueued()
+		var waiting Call
+		g.set(func() { waiting, g.queue = g.queue[0].call, nil })
+		c.leases.unbindAll(g.incarnation)
+		waiting.Fail(tickets.ErrUnregistered)
+		wantKind(t, <-released, Lost)
+	}
 }
 
 func wantEnded(t *testing.T, what string, err error) {
