@@ -323,6 +323,8 @@ func (g *clientGroups) ended(f *remoteGroup, a *attempt, err error) {
 		if !g.closed {
 			delete(g.used, f.number)
 		}
+	case g.closed: // the registration may be unknown then; what waits for it was not sent
+		a.err = &client.Fault{Kind: client.Closed, Cause: remote.ErrClosed}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/remote"
 )
 
@@ -151,5 +152,23 @@ func TestClientGroups_DeletedMeanwhile(t *testing.T) {
 	c.groups.door("x").last.remote.Close(remote.ErrDeleted)
 	if _, err := g.KV().Put(t.Context(), "k", nil); !errors.Is(err, ErrGroupNotFound) || errors.Is(err, ErrUnknown) {
 		t.Errorf("put: %v", err)
+	}
+}
+
+// A client is closed while it registers in a group: what waits for that has no effect, whatever becomes of the registration.
+func TestClientGroups_ClosedWhileRegistering(t *testing.T) {
+	c := newLateAnswers(t).client
+	f := c.groups.door("x")
+	if err := f.reach(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	a := &attempt{remote: f.last.remote, done: make(chan struct{})}
+	c.groups.mu.Lock()
+	f.last = a
+	c.groups.mu.Unlock()
+	c.groups.close()
+	c.groups.ended(f, a, &client.Fault{Kind: client.Unknown, Cause: remote.ErrClosed})
+	if err := convert(a.err); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknown) {
+		t.Errorf("%v", err)
 	}
 }

@@ -2,6 +2,7 @@ package virtualtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -44,34 +45,74 @@ func wantFull(t testing.TB, what string, call func(context.Context) error) {
 // While the group has as many clients as it may have, calls of a client whose registration has expired are ErrBusy, and are not sent. Later
 // ones register it again.
 func TestClient_RegistrationRefused(t *testing.T) {
+	for _, further := range []bool{false, true} {
+		t.Run(fmt.Sprintf("further %v", further), func(t *testing.T) {
+			grouptest.InBubble(t, lone+1, func(g *grouptest.Group) {
+				t, number, node := g.T, uint32(0), g.Nodes[0].Group
+				c := grouptest.Dial(t, &conclave.ClientConfig{Dial: g.Net.Dialer(lone), SessionTTL: 10 * time.Second}, g.Nodes[0])
+				use := c.Group
+				if further {
+					pass(10 * time.Second) // to its feature level
+					var err error
+					node, err = g.Nodes[0].CreateGroup(grouptest.Within(t, time.Minute), "a", conclave.GroupConfig{})
+					grouptest.Must(t, err)
+					use, number = c.WithGroup("a"), 1
+				}
+				useRefused(g, use, node, number)
+				grouptest.Must(t, c.Close(context.Background()))
+			}, grouptest.Newcomers(1))
+		})
+	}
+}
+
+func useRefused(g *grouptest.Group, use, node *conclave.Group, number uint32) {
+	t := g.T
+	lock := use.FencedLock("held")
+	grouptest.MustLock(t, lock)
+	refuseLone(g, number)
+	for i := range 3 {
+		wantFull(t, "put", func(ctx context.Context) error {
+			_, err := use.KV().Put(ctx, fmt.Sprint("k", i), nil)
+			return err
+		})
+		wantFull(t, "lock", func(ctx context.Context) error {
+			_, err := use.FencedLock("x").Lock(ctx)
+			return err
+		})
+		wantFull(t, "session", func(ctx context.Context) error {
+			_, err := use.NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL})
+			return err
+		})
+	}
+	grouptest.WantError(t, lock.Unlock(t.Context()), conclave.ErrLockOwnershipLost)
+	pass(2 * fillerTTL)
+	if keys, err := node.KV().List(t.Context(), ""); len(keys) > 0 || err != nil {
+		t.Errorf("written: %v, %v", keys, err)
+	}
+	grouptest.MustPut(t, use.KV(), "k", "v")
+	grouptest.MustLock(t, lock)
+}
+
+// Close of a client that the group refuses to register waits for nothing: there is nothing to end. A call that is under way then has no effect.
+func TestClient_CloseWhileRefused(t *testing.T) {
 	grouptest.InBubble(t, lone+1, func(g *grouptest.Group) {
 		t := g.T
-		cfg := &conclave.ClientConfig{Dial: g.Net.Dialer(lone), SessionTTL: 10 * time.Second}
-		c := grouptest.Dial(t, cfg, g.Nodes[0])
-		lock := c.FencedLock("held")
-		grouptest.MustLock(t, lock)
+		c := grouptest.Dial(t, &conclave.ClientConfig{Dial: g.Net.Dialer(lone), SessionTTL: 10 * time.Second}, g.Nodes[0])
+		grouptest.MustLock(t, c.FencedLock("held"))
 		refuseLone(g, 0)
-		for i := range 3 {
-			wantFull(t, "put", func(ctx context.Context) error {
-				_, err := c.KV().Put(ctx, fmt.Sprint("k", i), nil)
-				return err
-			})
-			wantFull(t, "lock", func(ctx context.Context) error {
-				_, err := c.FencedLock("x").Lock(ctx)
-				return err
-			})
-			wantFull(t, "session", func(ctx context.Context) error {
-				_, err := c.NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL})
-				return err
-			})
-		}
-		grouptest.WantError(t, lock.Unlock(t.Context()), conclave.ErrLockOwnershipLost)
-		pass(2 * fillerTTL)
-		if keys, err := g.Nodes[0].KV().List(t.Context(), ""); len(keys) > 0 || err != nil {
-			t.Errorf("written: %v, %v", keys, err)
-		}
-		grouptest.MustPut(t, c.KV(), "k", "v")
-		grouptest.MustLock(t, lock)
+		put := make(chan error, 1)
+		go func() {
+			_, err := c.KV().Put(t.Context(), "k", nil)
+			put <- err
+		}()
+		pass(time.Millisecond)
+		began := time.Now()
 		grouptest.Must(t, c.Close(context.Background()))
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Close took %v", took)
+		}
+		if err := <-put; errors.Is(err, conclave.ErrUnknown) || !errors.Is(err, conclave.ErrClosed) && !errors.Is(err, conclave.ErrBusy) {
+			t.Errorf("put: %v", err)
+		}
 	}, grouptest.Newcomers(1))
 }
