@@ -118,3 +118,23 @@ func TestClients_RenewalOfEndedConnection(t *testing.T) {
 		}
 	})
 }
+
+// While this member's process is not registered, it renews its clients once in each tick, to no avail.
+func TestClients_RenewalRefusedAtOnce(t *testing.T) {
+	m := serving(t, nil)
+	c := m.dial(t)
+	defer c.Close(nil)
+	c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: new(wire.Attach)}}, 0)
+	if err := c.Read(new(wire.MemberFrame)); err != nil {
+		t.Fatal(err)
+	}
+	m.on(func() {
+		m.fake.refuses = 9
+		for _, c := range m.attached {
+			c.renews(1)
+		}
+		if m.renewClients(); m.fake.refuses != 8 || len(m.renewing) != 1 {
+			t.Errorf("%d calls in one tick, %d clients wait", 9-m.fake.refuses, len(m.renewing))
+		}
+	})
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -41,6 +42,7 @@ type fakeCore struct {
 	applied uint64
 	recheck *wire.Reply // of each request
 	called  []core.Call
+	refuses int // so many calls at once, as while this process is not registered
 }
 
 // emptyMachine is a machine of which only what is asked here has an answer.
@@ -55,13 +57,20 @@ func (m emptyMachine) Recheck(wire.Ticket, wire.ID, string, string) *wire.Reply 
 	return m.fake.recheck
 }
 
-func (f *fakeCore) Machine() core.Machine                { return emptyMachine{fake: f} }
-func (f *fakeCore) Status() core.Status                  { return core.Status{Applied: f.applied} }
-func (f *fakeCore) HearsLeader() bool                    { return true }
-func (f *fakeCore) AttachClient(wire.ID, core.Client)    {}
-func (f *fakeCore) DetachClient(wire.ID, core.Client)    {}
-func (f *fakeCore) SubmitForClient(*wire.Submission)     {}
-func (f *fakeCore) Submit(_ []byte, c core.Call, _ bool) { f.called = append(f.called, c) }
+func (f *fakeCore) Machine() core.Machine             { return emptyMachine{fake: f} }
+func (f *fakeCore) Status() core.Status               { return core.Status{Applied: f.applied} }
+func (f *fakeCore) HearsLeader() bool                 { return true }
+func (f *fakeCore) AttachClient(wire.ID, core.Client) {}
+func (f *fakeCore) DetachClient(wire.ID, core.Client) {}
+func (f *fakeCore) SubmitForClient(*wire.Submission)  {}
+func (f *fakeCore) Submit(_ []byte, c core.Call, _ bool) {
+	if f.refuses > 0 {
+		f.refuses--
+		tickets.Answer(c, wire.ID{2}, nil)
+		return
+	}
+	f.called = append(f.called, c)
+}
 
 // step delivers the outcomes of what was submitted.
 func (f *fakeCore) step() {

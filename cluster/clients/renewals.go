@@ -23,11 +23,13 @@ func (c *conn) renews(number uint64) {
 // renewClients renews the clients that have asked for it since the last tick, by one command:
 // many clients cost the group as many entries as one does.
 func (s *Server) renewClients() {
-	for len(s.renewing) > 0 {
-		n := min(len(s.renewing), maxRenewals)
+	renewing := s.renewing
+	s.renewing = nil // what is refused at once renews with the next tick
+	for len(renewing) > 0 {
+		n := min(len(renewing), maxRenewals)
 		c := &renewalCall{server: s}
 		ids := make([]wire.ID, 0, n)
-		for _, conn := range s.renewing[:n] {
+		for _, conn := range renewing[:n] {
 			if conn.renewing == 0 {
 				continue // its connection has ended
 			}
@@ -35,7 +37,7 @@ func (s *Server) renewClients() {
 			ids = append(ids, conn.incarnation)
 			conn.renewing = 0
 		}
-		if s.renewing = s.renewing[n:]; len(ids) == 0 {
+		if renewing = renewing[n:]; len(ids) == 0 {
 			continue
 		}
 		if s.cfg.Submitting != nil {
@@ -43,7 +45,6 @@ func (s *Server) renewClients() {
 		}
 		s.core.Submit(s.cfg.Renew(ids), c, true)
 	}
-	s.renewing = nil
 }
 
 // renewalCall is the call that renews clients. A client that gets no answer goes on with

@@ -260,7 +260,9 @@ func (r *clientRenewals) Deliver(t wire.Ticket, reply *wire.Reply, _ bool) {
 	if s.tainted {
 		return
 	}
-	s.sim.history.checkOutcome(s.process, t, reply)
+	if t.Seq > 0 {
+		s.sim.history.checkOutcome(s.process, t, reply)
+	}
 	if reply.GetCode() != wire.Code_OK {
 		r.again()
 		return
