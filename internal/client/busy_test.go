@@ -2,10 +2,12 @@ package client
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -107,5 +109,47 @@ func TestPursue_GroupBusy(t *testing.T) {
 		wantKind(t, l.Release(ctx, nil), Unknown)
 		<-time.After(time.Minute)
 		wantFree(t, g)
+	})
+}
+
+// unsent is a group that has refused to register this process again: it does not send the next commands. Before the answer the state is replaced.
+type unsent struct {
+	*fakeGroup
+	next int
+}
+
+func (g *unsent) Submit(size int, encode func() []byte, c Call, urgent bool) {
+	if g.next == 0 {
+		g.fakeGroup.Submit(size, encode, c, urgent)
+		return
+	}
+	g.next--
+	g.replaceState()
+	var registered wire.ID
+	g.set(func() { registered = g.incarnation })
+	tickets.Answer(c, registered, nil)
+}
+
+// What was not sent, since this process is not registered, is submitted again, and nothing of it is undone.
+func TestUnsent_SubmittedAgain(t *testing.T) {
+	withFake(t, "exec", func(t *testing.T, c *Client, g *fakeGroup) {
+		c.Connect(&unsent{g, 1}, c.process)
+		if _, err := c.Exec(t.Context(), renewCommand()); err != nil {
+			t.Error(err)
+		}
+	})
+	withFake(t, "open", func(t *testing.T, c *Client, g *fakeGroup) {
+		c.Connect(&unsent{g, 1}, c.process)
+		mustOpen(t, c, NoTTL)
+		g.settle()
+		g.set(func() {
+			if slices.ContainsFunc(g.applied, func(c *wire.Command) bool { return c.GetCloseSession() != nil }) {
+				t.Error("a session is closed that was never opened")
+			}
+		})
+	})
+	withFake(t, "lock", func(t *testing.T, c *Client, g *fakeGroup) {
+		c.Connect(&unsent{g, 2}, c.process)
+		mustAcquire(t, newLock(c, nil, "x"))
 	})
 }
