@@ -325,9 +325,13 @@ func (f *furtherGroup) await(ctx context.Context, reached <-chan struct{}) error
 	case <-ctx.Done():
 		return f.node.groups.unreached(ctx, ctx.Err())
 	case <-f.ended.Done():
-		return noGroup()
 	case <-f.node.member.Done():
+	}
+	select {
+	case <-f.node.member.Done(): // which ends the use of each group, too
 		return &client.Fault{Kind: client.Closed, Cause: f.node.member.Err()}
+	default:
+		return noGroup()
 	}
 }
 

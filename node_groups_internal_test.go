@@ -3,6 +3,7 @@ package conclave
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -58,6 +59,23 @@ func TestNodeGroups_ChangesKeptTogether(t *testing.T) {
 	}
 	if m := kept(n.client); m != perGroup {
 		t.Errorf("the default group keeps %d MiB", m)
+	}
+}
+
+// A node that has been closed is not taken for one whose group is deleted.
+func TestNodeGroups_AwaitedWhileClosing(t *testing.T) {
+	n, err := Open(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := n.groups.newGroup("a")
+	_ = n.Close(t.Context())
+	f.client.Stopped(nil, true)
+	f.end()
+	for range 20 {
+		if err := convert(f.await(t.Context(), f.ready)); !errors.Is(err, ErrClosed) || errors.Is(err, ErrGroupNotFound) {
+			t.Fatalf("%v, want ErrClosed", err)
+		}
 	}
 }
 
