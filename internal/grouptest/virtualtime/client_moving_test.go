@@ -350,7 +350,7 @@ func TestClient_QuietWatchContinues(t *testing.T) {
 				g.T.Fatalf("got %q, want %q", got, key)
 			}
 		}
-	}, grouptest.Newcomers(1))
+	}, grouptest.Newcomers(1), rareHeartbeats)
 }
 
 // Several addresses lead to one member, which is slow to answer: the client is attached there once,

@@ -87,7 +87,7 @@ func TestGroups_QuietAfterClient(t *testing.T) {
 		g.wantQuiet(5, 0, 1, 2)
 		grouptest.Must(t, c.Close(grouptest.Within(t, time.Minute)))
 		g.wantQuiet(5, 0, 1, 2) // it has nothing there to end
-	}, grouptest.Newcomers(1))
+	}, grouptest.Newcomers(1), rareHeartbeats)
 }
 
 // A client that uses a group again and again, each time shortly before it would leave it or after, by calls of any kind, never fails.
@@ -118,7 +118,7 @@ func TestGroups_QuietClientReturns(t *testing.T) {
 			}
 			pass(100*time.Second + time.Duration(i)*110*time.Second/time.Duration(n))
 		}
-	}, grouptest.Newcomers(1))
+	}, grouptest.Newcomers(1), rareHeartbeats)
 }
 
 // The members that a client knew move when it has left the group, the leader among them crashes, and so does the client's member: the next use finds the group.
@@ -154,7 +154,7 @@ func TestGroups_QuietClientMembersMove(t *testing.T) {
 		g.Kill(1)
 		pass(election)
 		useAtOnce(t, c, "a")
-	}, grouptest.Newcomers(1))
+	}, grouptest.Newcomers(1), rareHeartbeats)
 }
 
 // A group is deleted, and another one of its name created, when a client has left it: calls by its handle have no effect, and a handle that is asked for after the first of
@@ -198,7 +198,7 @@ func TestGroups_QuietClientGroupDeleted(t *testing.T) {
 		grouptest.Must(t, err)
 		_, err = groups["b"].KV().Get(ctx, "k")
 		grouptest.WantError(t, err, conclave.ErrGroupNotFound)
-	}, grouptest.Newcomers(1))
+	}, grouptest.Newcomers(1), rareHeartbeats)
 }
 
 // Calls begin at the instants at which a client decides whether it leaves: none fails.
@@ -230,7 +230,7 @@ func TestGroups_ClientReturnsAsItLeaves(t *testing.T) {
 			}
 			calls.Wait()
 		}
-	}, grouptest.Newcomers(1))
+	}, grouptest.Newcomers(1), rareHeartbeats)
 }
 
 // A client learns of the deletion of a group that it has left by a call, or deletes it itself: a handle that is asked for then is of the next group of that name.
@@ -255,7 +255,7 @@ func TestGroups_LeftGroupDeleted(t *testing.T) {
 			_, err := old[i].KV().Get(ctx, "k")
 			grouptest.WantError(t, err, conclave.ErrGroupNotFound)
 		}
-	}, grouptest.Newcomers(1))
+	}, grouptest.Newcomers(1), rareHeartbeats)
 }
 
 // A watch begins when the client has ended its renewals and is about to leave: it stays registered, so a later call has its outcome though its member crashes.
@@ -296,5 +296,5 @@ func TestGroups_WatchBeginsBeforeClientLeaves(t *testing.T) {
 			g.Start(2)
 			pass(30 * time.Second)
 		}
-	}, grouptest.Newcomers(1))
+	}, grouptest.Newcomers(1), rareHeartbeats)
 }

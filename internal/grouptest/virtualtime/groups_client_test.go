@@ -26,5 +26,5 @@ func TestClient_HoldsInGroupUnusedByMembers(t *testing.T) {
 			}
 			grouptest.MustUnlock(g.T, held)
 		}
-	}, grouptest.Newcomers(1))
+	}, grouptest.Newcomers(1), rareHeartbeats)
 }

@@ -56,7 +56,7 @@ func TestGroups_Quiet(t *testing.T) {
 		}
 		g.wantTenants("a", "b", "c")
 		grouptest.MustUnlock(t, held)
-	})
+	}, rareHeartbeats)
 }
 
 // A member that is alone needs no other one's consent.
@@ -123,7 +123,7 @@ func TestGroups_QuietMembership(t *testing.T) {
 		if _, err := g.Nodes[0].WithGroup("a").FencedLock("l").TryLock(ctx); err != nil {
 			t.Error(err)
 		}
-	}, grouptest.Newcomers(1))
+	}, grouptest.Newcomers(1), rareHeartbeats)
 }
 
 // quietAfterUse is more than it takes until a group in which this process has a session of its own is quiet: two lives of a registration, and
@@ -181,7 +181,7 @@ func TestGroups_QuietAfterUse(t *testing.T) {
 		}
 		pass(quietAfterUse)
 		g.wantQuiet(3, 0, 1, 2)
-	})
+	}, rareHeartbeats)
 }
 
 // sessionsOf lists the sessions of groups.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
@@ -47,6 +49,12 @@ func skipIfShort(t *testing.T) {
 		t.Skip("the race detector sees the same in other tests")
 	}
 }
+
+// rareHeartbeats is for tests of many minutes, in which heartbeats are what computes most.
+var rareHeartbeats = grouptest.Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) {
+	c.HeartbeatInterval *= 5
+	c.ElectionTimeout *= 5
+})
 
 // pass lets virtual time pass.
 func pass(d time.Duration) { grouptest.Pass(d) }
