@@ -163,6 +163,7 @@ func TestTLS(t *testing.T) {
 		"authority not trusted by the dialler": {&tls.Config{Certificates: ours.issue(t), RootCAs: theirs.pool}, "remote error: tls:"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits for some refusals
 			c := SoloConfig(t)
 			c.Join, c.Expect, c.TLS = g.Configs[0].Join, 3, stranger.tls
 			wantUnavailable(t, mustBeRefused(t, c, j, stranger.reason))
