@@ -12,10 +12,10 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// lone is the place in the network of the client of a group of one.
+// lone is the number in the network of the client of a group of one.
 const lone = 1
 
-// fillerTTL is for how long the clients are registered that take all places.
+// fillerTTL is for how long the clients are registered that fill the group.
 const fillerTTL = 5 * time.Minute
 
 // refuseLone has the registration of a client expire, and the group too full to register it again.
@@ -45,6 +45,7 @@ func wantFull(t testing.TB, what string, call func(context.Context) error) {
 // While the group has as many clients as it may have, calls of a client whose registration has expired are ErrBusy, and are not sent. Later
 // ones register it again.
 func TestClient_RegistrationRefused(t *testing.T) {
+	skipIfShort(t)
 	for _, further := range []bool{false, true} {
 		t.Run(fmt.Sprintf("further %v", further), func(t *testing.T) {
 			grouptest.InBubble(t, lone+1, func(g *grouptest.Group) {

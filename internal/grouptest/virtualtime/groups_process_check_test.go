@@ -11,6 +11,7 @@ import (
 // A standalone session on the check process ends when its member's process has crashed, also in a further group that the process has not
 // used for so long that its registration there has expired.
 func TestProcessCheck_OfIdleGroup(t *testing.T) {
+	skipIfShort(t)
 	inMembershipBubble(t, 3, func(g *membership) {
 		t := g.T
 		g.tenants(0, "idle")
@@ -30,5 +31,5 @@ func TestProcessCheck_OfIdleGroup(t *testing.T) {
 		g.Start(1)
 		pass(quietAfter)
 		g.wantQuiet(1, 0, 1, 2)
-	})
+	}, rareHeartbeats)
 }

@@ -71,6 +71,7 @@ func (g *membership) openInBackground(i int) (stop func()) {
 
 // A client that has left a group, as it did not use that, reads what its member has without a quorum to register it again.
 func TestGroups_StaleReadOfGroupThatWasLeft(t *testing.T) {
+	skipIfShort(t)
 	inMembershipBubble(t, outsider+1, func(g *membership) {
 		t := g.T
 		g.tenants(0, "a")
@@ -89,5 +90,5 @@ func TestGroups_StaleReadOfGroupThatWasLeft(t *testing.T) {
 		grouptest.WantError(t, err, conclave.ErrUnavailable)
 		g.Start(1)
 		grouptest.MustPut(t, c.WithGroup("a").KV(), "k", "w")
-	}, grouptest.Newcomers(1))
+	}, grouptest.Newcomers(1), rareHeartbeats)
 }
