@@ -42,7 +42,8 @@ func often(all int) int {
 
 // skipIfShort leaves a test out of the race detector's run. Those that call it are two thirds of its time here, and reach
 // no statement outside the machine and the core, which start no goroutines, but for six, that other tests of groups do
-// not reach under the detector (measured with -coverpkg for each test by itself).
+// not reach under the detector (measured with -coverpkg for each test by itself; not for RegistrationRefused, OfIdleGroup and StaleReadOfGroupThatWasLeft,
+// which take a minute there).
 func skipIfShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
