@@ -104,7 +104,7 @@ type Member struct {
 	groups    *Groups
 	snapshots replica.SnapshotTurns
 	received  replica.ReceivedBytes
-	inboxes   core.Inboxes // of the further groups
+	inboxes   *core.Inboxes // of the further groups
 
 	connections *connections
 	leaders     *leaderSpread
@@ -135,10 +135,11 @@ type Member struct {
 // file descriptors that the process lacks.
 func Start(ctx context.Context, cfg Config) (*Member, error) {
 	m := &Member{
-		cfg:   cfg,
-		seams: SeamsFrom(ctx),
-		log:   cfg.Logger,
-		done:  make(chan struct{}),
+		cfg:     cfg,
+		seams:   SeamsFrom(ctx),
+		log:     cfg.Logger,
+		inboxes: core.NewInboxes(),
+		done:    make(chan struct{}),
 	}
 	m.lifetime, m.end = context.WithCancelCause(context.Background())
 	m.spreading, m.endSpreading = context.WithCancel(m.lifetime)

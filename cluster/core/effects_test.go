@@ -222,16 +222,16 @@ func TestEffects_DeliveredInOrder(t *testing.T) {
 	}
 }
 
-// What waits at a leader is not counted in the room of other groups any more once its group is deleted.
-func TestAbandon_InboxLeavesRoom(t *testing.T) {
-	all := new(Inboxes)
+// What waits at a leader is not counted in the budget of other groups any more once its group is deleted.
+func TestAbandon_InboxLeavesBudget(t *testing.T) {
+	all := NewInboxes()
 	r := newRig(t, func(c *Config) { c.Inboxes = all }).lead()
 	incarnation := wire.ID{2}
 	err := r.ReceiveSubmission(2, &wire.Submission{Member: 2, Incarnation: incarnation[:], Calls: []*wire.Call{{Seq: 1, Command: []byte{1}}}})
-	if err != nil || r.inbox.Size() == 0 || int64(r.inbox.Size()) != all.Bytes() {
-		t.Fatalf("%d bytes wait, and %d are counted: %v", r.inbox.Size(), all.Bytes(), err)
+	if err != nil || r.inbox.Size() == 0 || r.inbox.Size() != all.Taken() {
+		t.Fatalf("%d bytes wait, and %d are counted: %v", r.inbox.Size(), all.Taken(), err)
 	}
-	if r.Abandon(errUnanswered); all.Bytes() != 0 {
-		t.Errorf("%d bytes are counted", all.Bytes())
+	if r.Abandon(errUnanswered); all.Taken() != 0 {
+		t.Errorf("%d bytes are counted", all.Taken())
 	}
 }

@@ -6,10 +6,10 @@ package inbox
 
 import (
 	"slices"
-	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/budget"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -25,9 +25,8 @@ const (
 	// ones, which commits the earlier the smaller it is. It applies to every other
 	// entry at most, so that a stream of urgent commands does not starve the others.
 	maxCurtailed = 128 << 10
-	// maxRoom bounds the bytes that wait in all inboxes that share a Room, but for leastInbox of each: an inbox gets as many as are free for every
-	// other one, so half of them if nothing waits elsewhere.
-	maxRoom = 2 * maxInbox
+	// maxInboxes bounds the bytes that wait in all inboxes that share a budget, but for leastInbox of each. An inbox alone gets maxInbox of them.
+	maxInboxes = 2 * maxInbox
 	// leastInbox is what an inbox, and the urgent commands of a member there, may have in any case: a submission.
 	leastInbox   = MaxBatchBytes
 	callOverhead = 128 // approximate memory of a call without its command
@@ -41,37 +40,24 @@ const (
 // alike, so that a member with much to write delays no other, and from the clients of one in turn;
 // what one process has sent goes in order of arrival.
 type Inbox struct {
-	room      *Room    // nil: it shares none
-	shares    []*share // of members of which something waits, in turn
-	bytes     int      // of all of them
+	budget    *budget.Budget // nil: it shares none
+	shares    []*share       // of members of which something waits, in turn
+	bytes     int            // of all of them
 	tickets   knownTickets
 	curtailed bool // the last entry had few ordinary commands for the sake of urgent ones
 }
 
-// Room counts the bytes that wait in several inboxes: each has bounds of its own, and of a thousand groups that one process leads they
-// would be more memory than it has. It may be used on any goroutine.
-type Room struct{ bytes atomic.Int64 }
+// NewBudget returns what several inboxes share: each has bounds of its own, and of a thousand groups that one process leads they
+// would be more memory than it has.
+func NewBudget() *budget.Budget { return budget.New(maxInboxes, leastInbox) }
 
-// Bytes returns how many wait.
-func (r *Room) Bytes() int64 { return r.bytes.Load() }
-
-// New returns an inbox that shares a room with others, unless that is nil.
-func New(room *Room) Inbox { return Inbox{room: room} }
+// New returns an inbox that shares a budget with others, unless that is nil.
+func New(budget *budget.Budget) Inbox { return Inbox{budget: budget} }
 
 // count counts bytes that wait from now on, or do no more.
 func (b *Inbox) count(bytes int) {
 	b.bytes += bytes
-	if b.room != nil {
-		b.room.bytes.Add(int64(bytes))
-	}
-}
-
-// allowed returns how many bytes may wait where there are at most so many if nothing waits in other inboxes.
-func (b *Inbox) allowed(most int) int {
-	if b.room == nil {
-		return most
-	}
-	return min(most, max(maxRoom-int(b.room.Bytes()), leastInbox))
+	b.budget.Take(bytes)
 }
 
 // share is what waits of one member, or of the clients that are connected to it: what they
@@ -124,7 +110,7 @@ func (b *Inbox) Add(from uint64, s *wire.Submission) {
 		return
 	}
 	h.urgent.push(s.GetMember(), q)
-	for h.urgent.bytes > b.allowed(maxUrgentShare) {
+	for h.urgent.bytes > b.budget.Allowed(maxUrgentShare) {
 		b.drop(&h.urgent, s.GetMember())
 	}
 	b.prune()
@@ -149,7 +135,7 @@ func (b *Inbox) limit(added uint64) {
 	for _, h := range b.shares {
 		total += h.ordinary.bytes
 	}
-	for total > b.allowed(maxInbox) {
+	for total > b.budget.Allowed(maxInbox) {
 		most := b.shares[0]
 		for _, h := range b.shares {
 			if h.ordinary.bytes > most.ordinary.bytes {
@@ -177,7 +163,7 @@ func (b *Inbox) prune() {
 // Clear drops all that waits, and forgets what is in flight.
 func (b *Inbox) Clear() {
 	b.count(-b.bytes)
-	*b = New(b.room)
+	*b = New(b.budget)
 }
 
 // AppendBatch appends an encoded Batch with submissions: as many as fit into an entry, and at least one if there is any. Of ordinary ones it

@@ -247,9 +247,9 @@ func TestInbox_EmptySubmissionDropped(t *testing.T) {
 
 // The inboxes of many groups share a bound. What one has leaves as much to every other one, and the room is free again for others when
 // a leader has proposed or forgotten what it had.
-func TestInbox_SharedRoom(t *testing.T) {
+func TestInbox_SharedBudget(t *testing.T) {
 	const inboxes, size = 50, 512 << 10
-	var room Room
+	shared := NewBudget()
 	command := make([]byte, size)
 	flood := func(b *Inbox, urgent bool) {
 		for seq := range uint64(2 * maxInbox / size) {
@@ -263,7 +263,7 @@ func TestInbox_SharedRoom(t *testing.T) {
 	}
 	all := make([]Inbox, inboxes)
 	for i := range all {
-		all[i] = New(&room)
+		all[i] = New(shared)
 		flood(&all[i], false)
 		flood(&all[i], true)
 	}
@@ -274,10 +274,10 @@ func TestInbox_SharedRoom(t *testing.T) {
 	if n := all[0].bytes; n < maxInbox || n > maxInbox+maxUrgentShare {
 		t.Errorf("the first inbox has %d bytes", n)
 	}
-	if most := maxRoom + 2*inboxes*leastInbox; sum > most || int64(sum) != room.Bytes() {
-		t.Errorf("%d bytes wait in all inboxes, at most %d may; %d are counted", sum, most, room.Bytes())
+	if most := maxInboxes + 2*inboxes*leastInbox; sum > most || sum != shared.Taken() {
+		t.Errorf("%d bytes wait in all inboxes, at most %d may; %d are counted", sum, most, shared.Taken())
 	}
-	last := New(&room)
+	last := New(shared)
 	if last.Add(1, from(1, 1, size)); last.Empty() {
 		t.Error("an inbox without anything has no room beside the others")
 	}
@@ -287,7 +287,7 @@ func TestInbox_SharedRoom(t *testing.T) {
 	for i := range all {
 		all[i].Clear()
 	}
-	if n := room.Bytes(); n != 0 {
+	if n := shared.Taken(); n != 0 {
 		t.Errorf("%d bytes are counted, and nothing waits", n)
 	}
 	if flood(&last, false); last.bytes < maxInbox-size || last.bytes > maxInbox {
@@ -295,6 +295,6 @@ func TestInbox_SharedRoom(t *testing.T) {
 	}
 	var own Inbox
 	if flood(&own, false); own.bytes < maxInbox-size {
-		t.Errorf("%d bytes wait in an inbox without a room", own.bytes)
+		t.Errorf("%d bytes wait in an inbox without a budget", own.bytes)
 	}
 }

@@ -30,13 +30,13 @@ var floors = map[string][]string{
 	"cluster":                        {"cluster/backup", "cluster/clients", "cluster/core", "cluster/crash", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/spread", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/fact", "internal/tickets", "internal/version", "internal/wait", "internal/wire"},
 	"cluster/backup":                 {"storage", "internal/wire"},
 	"cluster/clients":                {"cluster/core", "cluster/transport", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster/core":                   {"cluster/core/latest", "cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wire"},
+	"cluster/core":                   {"cluster/core/latest", "cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/budget", "internal/fact", "internal/metrics", "internal/tickets", "internal/wire"},
 	"cluster/core/latest":            {"internal/wire"},
 	"cluster/crash":                  {"internal/wire"},
 	"cluster/forming":                {"cluster/core", "cluster/identity", "cluster/roster", "cluster/transport", "raftlog", "internal/wait", "internal/wire"},
 	"cluster/gossip":                 {"cluster/transport", "cluster/transport/gossipfilter", "internal/wait", "internal/wire"},
 	"cluster/identity":               {"raftlog", "storage", "internal/fact", "internal/wait", "internal/wire"},
-	"cluster/inbox":                  {"internal/wire"},
+	"cluster/inbox":                  {"internal/budget", "internal/wire"},
 	"cluster/provisional":            {"cluster/core", "internal/wire"},
 	"cluster/reconcile":              {"internal/display", "internal/fact", "internal/wire"},
 	"cluster/replica":                {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wait", "internal/wire"},
@@ -53,6 +53,7 @@ var floors = map[string][]string{
 	"internal/machine/quota":         {},
 	"internal/machine/slots":         {"internal/machine/ordered"},
 	"internal/metrics":               {},
+	"internal/budget":                {}, // what groups of a process share of its memory
 	"internal/appcall":               {}, // calls functions of the application
 	"internal/logqueue":              {}, // queues lines for the application's Logger
 	"internal/memberlog":             {"internal/display", "internal/wire"},
