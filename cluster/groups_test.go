@@ -166,11 +166,12 @@ func TestIsConfOf(t *testing.T) {
 	}
 }
 
-// What waits for the leaders of further groups in one process is bounded for all of them, and apart from the default group.
-func TestGroups_ShareInboxes(t *testing.T) {
+// What further groups of one process take of its memory is bounded for all of them, and apart from the default group.
+func TestGroups_ShareBudgets(t *testing.T) {
 	m := start(t, alone(t))
 	defer m.Stop()
-	if one, other := m.groups.replica().Inboxes, m.groups.replica().Inboxes; one == nil || one != other || m.replicaConfig().Inboxes != nil {
-		t.Errorf("further groups have the rooms %p and %p, the default one %p", one, other, m.replicaConfig().Inboxes)
+	one, other := m.groups.replica().Budgets, m.groups.replica().Budgets
+	if one == nil || one != other || one.Inboxes == nil || one.Logs == nil || m.replicaConfig().Budgets != nil {
+		t.Errorf("further groups have the budgets %+v and %+v, the default one %+v", one, other, m.replicaConfig().Budgets)
 	}
 }

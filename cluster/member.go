@@ -104,7 +104,7 @@ type Member struct {
 	groups    *Groups
 	snapshots replica.SnapshotTurns
 	received  replica.ReceivedBytes
-	inboxes   *core.Inboxes // of the further groups
+	budgets   *replica.Budgets // of the further groups
 
 	connections *connections
 	leaders     *leaderSpread
@@ -138,7 +138,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 		cfg:     cfg,
 		seams:   SeamsFrom(ctx),
 		log:     cfg.Logger,
-		inboxes: core.NewInboxes(),
+		budgets: replica.NewBudgets(),
 		done:    make(chan struct{}),
 	}
 	m.lifetime, m.end = context.WithCancelCause(context.Background())

@@ -41,7 +41,7 @@ func (m *Member) groupsConfig() groupsConfig {
 		log: m.raftLog, use: m.cfg.UseGroup, firstState: m.cfg.FirstStateOf, self: m.identity.Member, boot: m.identity.Get().GetBoot(), defaults: m.replica,
 		replica: func() replica.Config {
 			cfg := m.replicaConfig()
-			cfg.MayRemove, cfg.Effects, cfg.Inboxes = nil, nil, m.inboxes
+			cfg.MayRemove, cfg.Effects, cfg.Budgets = nil, nil, m.budgets
 			return cfg
 		},
 		priority: func(id uint64) (int32, bool) {

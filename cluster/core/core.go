@@ -65,6 +65,7 @@ type Config struct {
 	MaxCalls          int      // pending calls of this process; urgent ones are not refused for it
 	MaxCallBytes      int      // of their commands; 0: no limit
 	Inboxes           *Inboxes // of the groups of this process that share bounds; nil: none
+	Logs              *Logs    // likewise
 	// MayRemove reports whether a member that was removed may leave the configuration. It runs in Take. nil: always.
 	MayRemove func(id uint64) bool
 	// Priority returns the LeaderPriority of a member's process, if this one is connected to it. It runs where leadership is to be transferred. nil: all have the same.
@@ -114,6 +115,7 @@ func New(cfg Config) (*Core, error) {
 	}
 	c.truncation = truncation{
 		raftNode: &c.raftNode, peers: &c.peers, disk: &c.disk, checkpoints: &c.checkpoints, out: &c.out, keep: cfg.Keep, keepBytes: cfg.KeepBytes,
+		logs: cfg.Logs,
 	}
 	c.digests.restore(applied.Index, applied.Digest)
 	c.disk.hard = hard
@@ -122,13 +124,18 @@ func New(cfg Config) (*Core, error) {
 		return nil, err
 	}
 	c.tickets.Gate()
+	c.truncation.count()
 	return c, nil
 }
 
-// Tick must be called once in each heartbeat interval, unless the member is Quiet: then it has no effect.
+// Tick must be called once in each heartbeat interval, unless the member is Quiet: then it has no effect, but that the
+// member wakes if its log has more than its part of what several share (Config.Logs).
 func (c *Core) Tick() {
 	if c.quiet.state == asleep {
-		return
+		if !c.truncation.exceeds(c.machine.Size()) {
+			return
+		}
+		c.quiet.wake()
 	}
 	c.ticks++
 	if c.quiet.state == awake {
@@ -143,6 +150,9 @@ func (c *Core) Tick() {
 	c.checkpoints.tick()
 	c.leadershipTransfers.checkDisk(&c.disk)
 	c.arbitration.checkDigests()
+	if c.arbitration.diverged == nil && c.truncation.exceeds(c.machine.Size()) {
+		c.truncation.truncate(c.machine.Size(), c.arbitration.disputed != 0)
+	}
 	c.considerQuiet()
 }
 
@@ -295,7 +305,8 @@ func (c *Core) retryCalls() {
 // must have been delivered or abandoned.
 func (c *Core) Abandon(err error) {
 	c.out.Abandon(err)
-	c.inbox.Clear() // other groups may use the room
+	c.inbox.Clear() // other groups may have what this one had of the budgets
+	c.truncation.countAs(0)
 	c.calls.abandonAll(err)
 	c.leadershipTransfers.abandonAll(err)
 }

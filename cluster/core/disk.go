@@ -114,4 +114,5 @@ func (c *Core) Stored(installed Machine) {
 			}
 		}
 	}
+	c.truncation.count()
 }

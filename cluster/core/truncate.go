@@ -1,11 +1,13 @@
 package core
 
 import (
+	"math"
 	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
 
+	"github.com/conclave-go/conclave/internal/budget"
 	"github.com/conclave-go/conclave/raftlog"
 )
 
@@ -22,7 +24,55 @@ type truncation struct {
 	out         *Effects
 
 	keep, keepBytes uint64 // of Config
+	logs            *Logs  // of Config
+	counted         int    // bytes of the log in logs
 	truncated       uint64 // the index up to which the log was last asked to truncate
+}
+
+// Logs is what the logs of several groups in one process may have together. Each keeps entries for members that lag behind, and of a thousand groups
+// they would be more memory than a process has. So a log that has more than its part is truncated as if it had reached its own bound, also one with nothing
+// to do: a member that is down may need a snapshot then. What a member has not acknowledged that is up is kept up to that bound, and for one with a
+// snapshot beyond it, while the larger budget has a part for that.
+type Logs struct{ kept, awaited *budget.Budget }
+
+const (
+	maxLogs        = 256 << 20 // as much as of 16 groups by themselves
+	maxAwaitedLogs = 1 << 30
+	leastLog       = 256 << 10 // of each group in any case
+)
+
+// NewLogs returns what several groups share.
+func NewLogs() *Logs {
+	return &Logs{budget.New(maxLogs, leastLog), budget.New(maxAwaitedLogs, leastLog)}
+}
+
+// Bytes returns the bytes of all logs.
+func (l *Logs) Bytes() int { return l.kept.Taken() }
+
+// allowed returns how many bytes a log may have that has most by itself, and how many while it waits for members.
+func (l *Logs) allowed(most uint64) (kept, awaited uint64) {
+	if l == nil {
+		return most, math.MaxUint64
+	}
+	return uint64(l.kept.Allowed(int(most))), uint64(l.awaited.Allowed(math.MaxInt))
+}
+
+// count counts the bytes of the log.
+func (t *truncation) count() { t.countAs(int(t.log.Bytes())) }
+
+func (t *truncation) countAs(bytes int) {
+	if t.logs != nil {
+		t.logs.kept.Take(bytes - t.counted)
+		t.logs.awaited.Take(bytes - t.counted)
+		t.counted = bytes
+	}
+}
+
+// exceeds reports whether the log has more than its part of what several share.
+func (t *truncation) exceeds(stateSize uint64) bool {
+	_, keepBytes := t.retention(stateSize)
+	kept, _ := t.logs.allowed(2 * keepBytes)
+	return t.logs != nil && t.log.Bytes() >= kept
 }
 
 // truncate truncates the log behind the applied entry once that is worth a write. It
@@ -35,19 +85,24 @@ func (t *truncation) truncate(stateSize uint64, disputed bool) {
 		return // in flight; Bytes still counts it
 	}
 	keep, keepBytes := t.retention(stateSize)
-	if t.applied < first+2*keep && t.log.Bytes() < 2*keepBytes {
+	kept, awaited := t.logs.allowed(2 * keepBytes)
+	if t.applied < first+2*keep && t.log.Bytes() < kept {
 		return
 	}
-	if disputed && t.log.Bytes() < 2*keepBytes+firstAllowance {
+	if disputed && t.log.Bytes() < min(2*keepBytes+firstAllowance, awaited) {
 		return // a voter that returns decides by its own log: no snapshot is sent
 	}
-	if t.log.Bytes() >= 2*keepBytes {
+	if t.log.Bytes() >= kept {
 		keep = min(keep, (t.applied-first)/2)
 	}
 	if t.applied < first+keep {
 		return
 	}
-	if index := t.neededFrom(t.applied-keep, keepBytes); index >= first {
+	index := t.applied - keep
+	if bytes := t.log.Bytes(); bytes >= kept && bytes < min(2*keepBytes, awaited) {
+		index = t.acknowledgedUpTo(index)
+	}
+	if index := t.neededFrom(index, keepBytes, awaited); index >= first {
 		if index > t.checkpoints.checkpoint {
 			t.checkpoints.Checkpoint()
 		}
@@ -97,8 +152,8 @@ func (t *truncation) SnapshotProgress(peer, bytes uint64) {
 	}
 }
 
-// neededFrom returns the index up to which the log may be truncated, at most index.
-func (t *truncation) neededFrom(index, keepBytes uint64) uint64 {
+// neededFrom returns the index up to which the log may be truncated, at most index. It may have awaited bytes while it waits.
+func (t *truncation) neededFrom(index, keepBytes, awaited uint64) uint64 {
 	t.followCatchUps(index)
 	for _, p := range t.peers.all {
 		m := p.catchUp
@@ -106,7 +161,7 @@ func (t *truncation) neededFrom(index, keepBytes uint64) uint64 {
 			continue
 		}
 		allowance := min(max(m.allowance, m.sent), largestAllowance)
-		if t.log.Bytes() < 2*keepBytes+allowance {
+		if t.log.Bytes() < min(2*keepBytes+allowance, awaited) {
 			index = min(index, m.from)
 			continue
 		}
@@ -114,6 +169,25 @@ func (t *truncation) neededFrom(index, keepBytes uint64) uint64 {
 		if m.streaming {
 			t.out.Cancelled = append(t.out.Cancelled, p.id)
 		}
+	}
+	return index
+}
+
+// acknowledgedUpTo returns the index up to which each member has the log that is up and needs no snapshot, at most index; 0 if that is not worth a
+// write. A log that is truncated for others, before it has reached its own bound, is truncated no further.
+func (t *truncation) acknowledgedUpTo(index uint64) uint64 {
+	if !t.isLeader() {
+		return index
+	}
+	first, _ := t.log.FirstIndex() // in memory: never fails
+	worth := first + (index-first)/2
+	t.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
+		if id != t.id && p.RecentActive && p.Match+1 >= first {
+			index = min(index, p.Match)
+		}
+	})
+	if index < worth {
+		return 0
 	}
 	return index
 }

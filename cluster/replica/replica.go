@@ -59,7 +59,7 @@ type Config struct {
 
 	MaxCallBytes int                 // of the pending calls' commands
 	Received     *ReceivedBytes      // of all replicas of this process
-	Inboxes      *core.Inboxes       // of the further groups of this process; nil: bounds of its own
+	Budgets      *Budgets            // of the further groups of this process; nil: bounds of its own
 	KeepEntries  uint64              // applied entries kept in the log; 0: a default
 	Effects      func(*core.Effects) // runs on the loop before effects are carried out, and may drop or repeat messages; nil: ignored
 
@@ -85,6 +85,15 @@ type Config struct {
 	// Routine starts a goroutine that the host waits for.
 	Routine func(name string, run func())
 }
+
+// Budgets are the bounds that several replicas of a process share.
+type Budgets struct {
+	Inboxes *core.Inboxes
+	Logs    *core.Logs
+}
+
+// NewBudgets returns what several replicas share.
+func NewBudgets() *Budgets { return &Budgets{core.NewInboxes(), core.NewLogs()} }
 
 // Commands encodes the commands that a replica itself submits.
 type Commands interface {
@@ -205,6 +214,9 @@ type Replica struct {
 func New(cfg Config) *Replica {
 	if cfg.Snapshots == nil {
 		cfg.Snapshots = new(SnapshotTurns)
+	}
+	if cfg.Budgets == nil {
+		cfg.Budgets = new(Budgets)
 	}
 	r := &Replica{
 		cfg: cfg, log: cfg.Logger, pulse: pulse{began: time.Now()}, received: newReceived(cfg.Received), queue: make(chan func(*core.Core), 256),

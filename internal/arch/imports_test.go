@@ -20,13 +20,13 @@ import (
 //	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/testport   internal/grouptest   conclavetest
 //	above     conclavehttp       contrib/consulapi      fencing
 var floors = map[string][]string{
-	".":                              {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/fact", "internal/logqueue", "internal/machine", "internal/memberlog", "internal/metrics", "internal/survey", "internal/tickets", "internal/version", "internal/wire"},
+	".":                              {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/budget", "internal/fact", "internal/logqueue", "internal/machine", "internal/memberlog", "internal/metrics", "internal/survey", "internal/tickets", "internal/version", "internal/wire"},
 	"internal/client":                {"internal/fact", "internal/leaseclock", "internal/linger", "internal/machine", "internal/maxhold", "internal/metrics", "internal/pause", "internal/tickets", "internal/wire"},
 	"internal/fact":                  {"internal/wire"},
 	"internal/linger":                {},
 	"internal/leaseclock":            {}, // the holder's clock, suspended time included
 	"internal/maxhold":               {"internal/leaseclock"},
-	"internal/remote":                {"cluster/transport", "internal/appcall", "internal/client", "internal/fact", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
+	"internal/remote":                {"cluster/transport", "internal/appcall", "internal/budget", "internal/client", "internal/fact", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
 	"cluster":                        {"cluster/backup", "cluster/clients", "cluster/core", "cluster/crash", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/spread", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/fact", "internal/tickets", "internal/version", "internal/wait", "internal/wire"},
 	"cluster/backup":                 {"storage", "internal/wire"},
 	"cluster/clients":                {"cluster/core", "cluster/transport", "internal/tickets", "internal/wait", "internal/wire"},
@@ -39,7 +39,7 @@ var floors = map[string][]string{
 	"cluster/inbox":                  {"internal/budget", "internal/wire"},
 	"cluster/provisional":            {"cluster/core", "internal/wire"},
 	"cluster/reconcile":              {"internal/display", "internal/fact", "internal/wire"},
-	"cluster/replica":                {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/fact", "internal/metrics", "internal/tickets", "internal/wait", "internal/wire"},
+	"cluster/replica":                {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/budget", "internal/fact", "internal/metrics", "internal/tickets", "internal/wait", "internal/wire"},
 	"cluster/roster":                 {"cluster/core", "raftlog", "storage", "internal/fact", "internal/version", "internal/wait", "internal/wire"},
 	"cluster/spread":                 {},
 	"cluster/transport":              {"cluster/crash", "cluster/transport/gossipfilter", "cluster/transport/queue", "cluster/transport/slots", "internal/appcall", "internal/wire"},
@@ -59,7 +59,7 @@ var floors = map[string][]string{
 	"internal/memberlog":             {"internal/display", "internal/wire"},
 	"internal/pause":                 {"internal/leaseclock"},
 	"internal/survey":                {"internal/machine", "internal/metrics", "internal/wire"}, // measures the group's state over time
-	"internal/tickets":               {"internal/wire"},
+	"internal/tickets":               {"internal/budget", "internal/wire"},
 	"internal/wait":                  {}, // how goroutines wait for each other
 	"internal/version":               {}, // names the build, for people
 	"internal/wire":                  {},
