@@ -10,9 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/budget"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/survey"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -106,6 +108,7 @@ func (c *Client) Groups(ctx context.Context) iter.Seq2[GroupInfo, error] {
 // clientGroups is the further groups as a client uses them.
 type clientGroups struct {
 	owner *Client
+	calls *budget.Budget // what Limits.CallBytes bounds in each
 
 	mu      sync.Mutex
 	handles handles[remoteGroup]    // guarded by mu
@@ -114,7 +117,7 @@ type clientGroups struct {
 }
 
 func newClientGroups(c *Client) *clientGroups {
-	return &clientGroups{owner: c, handles: newHandles[remoteGroup](), used: make(map[uint32]*remoteGroup)}
+	return &clientGroups{owner: c, calls: tickets.NewBudget(c.cfg.Limits.CallBytes), handles: newHandles[remoteGroup](), used: make(map[uint32]*remoteGroup)}
 }
 
 // remoteGroup is a further group as a client uses it.
@@ -249,6 +252,7 @@ func (g *clientGroups) attempt(f *remoteGroup, number uint32) (*attempt, error) 
 	}
 	number = max(number, f.number) // an answer that is late has that of an earlier group
 	cfg := g.owner.remoteConfig(f.client)
+	cfg.Budget = g.calls
 	cfg.Members, cfg.Logger = g.owner.remote.Members, ofGroup(g.owner.log, f.name)
 	cfg.Further, cfg.Cluster, cfg.Deleted = number, g.owner.remote.Cluster(), func() { g.deleted(f.name, number) }
 	r, err := remote.New(cfg)

@@ -151,6 +151,7 @@ type Limits struct {
 	// checks are never refused for it. Default: 8,192; at most 65,536.
 	Calls int
 	// CallBytes is the size of these calls: keys, values and a little for each.
+	// All further groups together have twice as much, and each 1 MiB in any case.
 	// Default: 64 MiB; 1 MiB to 1 GiB.
 	CallBytes int
 }

@@ -168,10 +168,12 @@ func TestIsConfOf(t *testing.T) {
 
 // What further groups of one process take of its memory is bounded for all of them, and apart from the default group.
 func TestGroups_ShareBudgets(t *testing.T) {
-	m := start(t, alone(t))
+	cfg := alone(t)
+	cfg.MaxCallBytes = 1 << 20
+	m := start(t, cfg)
 	defer m.Stop()
 	one, other := m.groups.replica().Budgets, m.groups.replica().Budgets
-	if one == nil || one != other || one.Inboxes == nil || one.Logs == nil || m.replicaConfig().Budgets != nil {
+	if one == nil || one != other || one.Inboxes == nil || one.Logs == nil || one.Calls == nil || m.replicaConfig().Budgets != nil {
 		t.Errorf("further groups have the budgets %+v and %+v, the default one %+v", one, other, m.replicaConfig().Budgets)
 	}
 }

@@ -138,7 +138,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 		cfg:     cfg,
 		seams:   SeamsFrom(ctx),
 		log:     cfg.Logger,
-		budgets: replica.NewBudgets(),
+		budgets: replica.NewBudgets(cfg.MaxCallBytes),
 		done:    make(chan struct{}),
 	}
 	m.lifetime, m.end = context.WithCancelCause(context.Background())

@@ -62,3 +62,60 @@ func TestSubmit_RefusedCallNotEncoded(t *testing.T) {
 		})
 	}
 }
+
+// The calls of this process in several groups share a bound, also those that the loops have not taken. Beyond it they are refused at once, but not the
+// urgent ones. A group that has ended takes no part.
+func TestSubmit_SharedBudget(t *testing.T) {
+	const most, size = 4 << 20, 256 << 10
+	budgets := NewBudgets(most)
+	// fill submits calls while the loop stands still, and returns them, and how many were not refused.
+	fill := func() (r *rig, calls []*trackedCall, admitted int, release func()) {
+		cfg := alone()
+		cfg.MaxCallBytes, cfg.Budgets = most, budgets
+		r = start(t, cfg)
+		await, goOn := make(chan struct{}), make(chan struct{})
+		r.post(event{run: func(*core.Core) { close(await); <-goOn }})
+		<-await
+		for range 2 * most / size {
+			c := newTrackedCall()
+			calls = append(calls, c)
+			r.Submit(size, func() []byte { admitted++; return make([]byte, size) }, c, false)
+		}
+		urgent := newTrackedCall()
+		r.Submit(len(renewal), func() []byte { return renewal }, urgent, true)
+		return r, append(calls, urgent), admitted, func() { close(goOn) }
+	}
+	one, calls, first, release := fill()
+	other, more, second, releaseOther := fill()
+	if first < most/size-1 || second > first/2+1 || second == 0 {
+		t.Errorf("%d and %d calls are admitted", first, second)
+	}
+	if n := budgets.Calls.Taken(); n < (first+second)*size {
+		t.Errorf("%d bytes are counted of %d calls", n, first+second)
+	}
+	release()
+	releaseOther()
+	refused := 0
+	for _, c := range append(calls, more...) {
+		if err := c.wait(); errors.Is(err, tickets.ErrBusy) {
+			refused++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if want := len(calls) + len(more) - first - second - 2; refused != want {
+		t.Errorf("%d calls are refused, want %d", refused, want)
+	}
+	if err := one.ReadStale(t.Context(), func(Machine) {}); err != nil {
+		t.Fatal(err)
+	}
+	if !one.backlog.reserve(size) { // as of a call that the loop does not take any more
+		t.Error("a call is refused where none is in progress")
+	}
+	one.stop()
+	other.stop()
+	one.backlog.reserve(size)
+	if n := budgets.Calls.Taken() + budgets.Logs.Bytes(); n != 0 {
+		t.Errorf("%d bytes are counted of groups that have ended", n)
+	}
+}

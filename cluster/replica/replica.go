@@ -20,7 +20,9 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/budget"
 	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -90,10 +92,13 @@ type Config struct {
 type Budgets struct {
 	Inboxes *core.Inboxes
 	Logs    *core.Logs
+	Calls   *budget.Budget // of the bytes that MaxCallBytes bounds in each
 }
 
-// NewBudgets returns what several replicas share.
-func NewBudgets() *Budgets { return &Budgets{core.NewInboxes(), core.NewLogs()} }
+// NewBudgets returns those of replicas with that MaxCallBytes.
+func NewBudgets(maxCallBytes int) *Budgets {
+	return &Budgets{core.NewInboxes(), core.NewLogs(), tickets.NewBudget(maxCallBytes)}
+}
 
 // Commands encodes the commands that a replica itself submits.
 type Commands interface {
@@ -223,7 +228,7 @@ func New(cfg Config) *Replica {
 		Acknowledged: new(Acknowledged), Leadership: wait.NewSignal(),
 	}
 	r.Requests = Requests{
-		mailbox: wait.NewMailbox[event](), backlog: backlog{maxCalls: cfg.MaxCalls, maxBytes: cfg.MaxCallBytes},
+		mailbox: wait.NewMailbox[event](), backlog: backlog{maxCalls: cfg.MaxCalls, maxBytes: cfg.MaxCallBytes, budget: cfg.Budgets.Calls},
 		refused: &r.metrics.Refused, lifetime: cfg.Lifetime, done: cfg.Done, stopped: cfg.Stopped,
 	}
 	r.share.left = wait.NewSignal()
@@ -267,6 +272,7 @@ func (r *Replica) Start(peers Peers, clients Clients) {
 // effects, or in the core. The loop has ended.
 func (r *Replica) Abandon() {
 	r.received.close()
+	r.backlog.close()
 	lose(r.mailbox.Close())
 	lose(r.fetched)
 	if r.core != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/appcall"
+	"github.com/conclave-go/conclave/internal/budget"
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -32,7 +33,8 @@ type Config struct {
 	Named    func(member uint64, name string) // reports the name of a member, for Logger; nil: ignored
 	MaxCalls int                              // under way; urgent ones are not refused for it
 
-	MaxCallBytes int // of their commands
+	MaxCallBytes int            // of their commands
+	Budget       *budget.Budget // of these bytes, shared with other Groups of this process: see tickets.NewBudget; nil: none
 
 	// Members returns the addresses that another Group of this process knows, since this one may begin when all members have moved; nil: none.
 	Members func() []string

@@ -92,6 +92,7 @@ func New(cfg Config) (*Group, error) {
 	g.asking = newAsking()
 	g.place.changed = make(chan struct{})
 	g.lifetime, g.end = context.WithCancelCause(context.Background())
+	g.tickets.Share(cfg.Budget)
 	g.tickets.Gate()
 	return g, nil
 }

@@ -1,5 +1,19 @@
 package tickets
 
+import "github.com/conclave-go/conclave/internal/budget"
+
+// leastCallBytes is what the calls of each group may have in any case, where several share a budget.
+const leastCallBytes = 1 << 20
+
+// NewBudget returns what the calls of several groups in one process share, each of which may have maxBytes by itself; 0: no limit. One
+// alone gets that.
+func NewBudget(maxBytes int) *budget.Budget {
+	if maxBytes == 0 {
+		return nil
+	}
+	return budget.New(2*maxBytes, leastCallBytes)
+}
+
 // Backlog is the calls of this process without an outcome, and the bytes of those that are
 // not urgent.
 type Backlog struct{ Calls, Bytes int }

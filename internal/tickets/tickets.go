@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/budget"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -41,8 +42,9 @@ const (
 // command is sent. It is then pending until its first outcome, and its command is
 // retried. A call whose first outcome announces another one is awaiting that.
 type Table[C comparable] struct {
-	gated       bool // the first ticket registers the incarnation: no other is issued before its outcome
-	refused     bool // the group has refused that: none is issued at all
+	budget      *budget.Budget // of several tables; nil: it shares none
+	gated       bool           // the first ticket registers the incarnation: no other is issued before its outcome
+	refused     bool           // the group has refused that: none is issued at all
 	urgent      []*pendingCall[C]
 	ordinary    []*pendingCall[C]
 	floor       uint64            // every ticket up to here has had its first outcome
@@ -102,12 +104,15 @@ func New[C comparable]() *Table[C] {
 	return &Table[C]{awaiting: make(map[uint64]C)}
 }
 
-// Admits reports whether the limits admit another command of that many bytes.
+// Share has the table count the bytes of its ordinary commands in a budget from now on, unless that is nil. It must be empty.
+func (t *Table[C]) Share(budget *budget.Budget) { t.budget = budget }
+
+// Admits reports whether the limits admit another command of that many bytes, and what other tables leave of the budget. Both are for ordinary commands.
 func (t *Table[C]) Admits(size int, urgent bool, maxCalls, maxBytes int) bool {
 	if urgent {
 		return t.urgentBytes+size+callOverhead <= maxUrgentBytes
 	}
-	return t.Backlog().Admits(size, maxCalls, maxBytes)
+	return t.Backlog().Admits(size, maxCalls, t.budget.Allowed(maxBytes))
 }
 
 // Backlog returns the calls without an outcome.
@@ -132,6 +137,7 @@ func (t *Table[C]) count(o *pendingCall[C], sign int) {
 		t.urgentBytes += sign * o.size()
 	} else {
 		t.bytes += sign * o.size()
+		t.budget.Take(sign * o.size())
 	}
 }
 
@@ -308,7 +314,10 @@ func (t *Table[C]) Drain() (sent, queued []C) {
 		sent = append(sent, t.awaiting[seq])
 	}
 	queued = t.takeQueued()
+	t.budget.Take(-t.bytes)
+	shared := t.budget
 	*t = *New[C]()
+	t.Share(shared)
 	return sent, queued
 }
 

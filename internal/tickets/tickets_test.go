@@ -314,3 +314,52 @@ func TestTickets_RegistrationRefused(t *testing.T) {
 		t.Error("the next incarnation is refused")
 	}
 }
+
+// The calls of several groups share a bound. Those of one leave as much to those of every other one, and urgent calls are not counted.
+func TestTickets_SharedBudget(t *testing.T) {
+	const most, size = 8 << 20, 64 << 10
+	shared := NewBudget(most)
+	fill := func() *Table[*quietCall] {
+		k := New[*quietCall]()
+		k.Share(shared)
+		for k.Admits(size, false, 1<<20, most) {
+			k.Add(make([]byte, size), new(quietCall), false)
+		}
+		return k
+	}
+	first := fill()
+	if n := first.bytes; n > most || n < most-2*size {
+		t.Errorf("one alone has %d bytes, want %d", n, most)
+	}
+	if second := fill(); second.bytes < most/2-2*size || second.bytes > most/2+size {
+		t.Errorf("the second one has %d bytes, want %d", second.bytes, most/2)
+	}
+	all := []*Table[*quietCall]{first}
+	for range 50 {
+		all = append(all, fill())
+	}
+	last := all[len(all)-1]
+	if n := last.bytes; n < leastCallBytes-2*size || n > leastCallBytes {
+		t.Errorf("the last one has %d bytes, want %d", n, leastCallBytes)
+	}
+	if !last.Admits(size, true, 0, most) || !first.Admits(size, true, 0, most) {
+		t.Error("an urgent call is refused for others")
+	}
+	taken := shared.Taken()
+	if last.Add(make([]byte, size), new(quietCall), true); shared.Taken() != taken {
+		t.Error("an urgent call is counted")
+	}
+	freed := last.bytes
+	if last.Drain(); shared.Taken() != taken-freed || !last.Admits(size, false, 1<<20, most) {
+		t.Errorf("%d bytes are taken of %d, of which %d have been drained", shared.Taken(), taken, freed)
+	}
+	if last.Add(make([]byte, size), new(quietCall), false); shared.Taken() != taken-freed+size+callOverhead {
+		t.Error("a call after Drain is not counted")
+	}
+	if last.Cancel(last.ordinary[0].call); shared.Taken() != taken-freed {
+		t.Error("a call that was cancelled is counted")
+	}
+	if NewBudget(0) != nil {
+		t.Error("calls without a limit share one")
+	}
+}
