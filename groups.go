@@ -94,8 +94,8 @@ func Force() DeleteGroupOption {
 }
 
 // DeleteGroup deletes a further group permanently. It is refused with ErrLocked while the group holds a lock, permits, a leadership, a key, a job, a set
-// of shards or a lock-delay, unless [Force] is given. Sessions that hold nothing end. No group of that name, or of another one, that is created later grants
-// a fence of this one again.
+// of shards or a lock-delay, or a semaphore has a limit from [Semaphore.Resize], unless [Force] is given. Sessions that hold nothing end. No group of that
+// name, or of another one, that is created later grants a fence of this one again.
 //
 // It blocks until this member has removed the group, or ctx is done. ErrGroupNotFound: there is none of that name. ErrInvalid: it is the default
 // group. ErrUnknown with ctx's error: the group may be deleted later. ErrUnavailable with ctx's error, ErrClosed: no effect.
