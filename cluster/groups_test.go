@@ -173,7 +173,7 @@ func TestGroups_ShareBudgets(t *testing.T) {
 	m := start(t, cfg)
 	defer m.Stop()
 	one, other := m.groups.replica().Budgets, m.groups.replica().Budgets
-	if one == nil || one != other || one.Inboxes == nil || one.Logs == nil || one.Calls == nil || m.replicaConfig().Budgets != nil {
+	if one == nil || one != other || one.Core.Inboxes == nil || one.Core.Logs == nil || one.Calls == nil || m.replicaConfig().Budgets != nil {
 		t.Errorf("further groups have the budgets %+v and %+v, the default one %+v", one, other, m.replicaConfig().Budgets)
 	}
 }

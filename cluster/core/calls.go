@@ -4,18 +4,11 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/conclave-go/conclave/cluster/inbox"
-	"github.com/conclave-go/conclave/internal/budget"
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/metrics"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
-
-// Inboxes counts what waits for the leaders of several groups in one process.
-type Inboxes = budget.Budget
-
-// NewInboxes returns what several groups share.
-func NewInboxes() *Inboxes { return inbox.NewBudget() }
 
 // calls is the calls of this process that have no outcome yet, and the way of commands to the
 // leader.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/inbox"
+	"github.com/conclave-go/conclave/internal/budget"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -59,19 +60,31 @@ type Config struct {
 	ElectionTicks     int
 	Rand              *rand.Rand // spreads campaigns
 	Logger            *slog.Logger
-	Keep              uint64   // applied entries kept in the log; more of them with a large state
-	KeepBytes         uint64   // their bytes
-	CheckpointEntries int      // applied between two checkpoints at most; 0: 4096
-	MaxCalls          int      // pending calls of this process; urgent ones are not refused for it
-	MaxCallBytes      int      // of their commands; 0: no limit
-	Inboxes           *Inboxes // of the groups of this process that share bounds; nil: none
-	Logs              *Logs    // likewise
+	Keep              uint64  // applied entries kept in the log; more of them with a large state
+	KeepBytes         uint64  // their bytes
+	CheckpointEntries int     // applied between two checkpoints at most; 0: 4096
+	MaxCalls          int     // pending calls of this process; urgent ones are not refused for it
+	MaxCallBytes      int     // of their commands; 0: no limit
+	Budgets           Budgets // of the groups of this process that share bounds
 	// MayRemove reports whether a member that was removed may leave the configuration. It runs in Take. nil: always.
 	MayRemove func(id uint64) bool
 	// Priority returns the LeaderPriority of a member's process, if this one is connected to it. It runs where leadership is to be transferred. nil: all have the same.
 	Priority func(id uint64) (priority int32, connected bool)
 	// Quiet lets the group be quiet while it has nothing to do, which each member must know of.
 	Quiet bool
+}
+
+// Budgets are bounds that several groups of a process share, of what each keeps in memory. A nil one bounds nothing.
+type Budgets struct {
+	Inboxes *budget.Budget // of what waits for the leaders
+	Logs    *Logs
+}
+
+// NewBudgets returns those of a process.
+func NewBudgets() Budgets {
+	return Budgets{
+		Inboxes: inbox.NewBudget(), Logs: NewLogs(maxLogs, maxAwaitedLogs, leastLog),
+	}
 }
 
 // MaxPosition bounds an index or a term from which a log can go on.
@@ -94,7 +107,7 @@ func New(cfg Config) (*Core, error) {
 	applied := cfg.Log.Applied()
 	c.elections = elections{raftNode: &c.raftNode, peers: &c.peers, rand: cfg.Rand}
 	c.leadershipTransfers = leadershipTransfers{raftNode: &c.raftNode, out: &c.out}
-	c.inbox = inbox.New(cfg.Inboxes)
+	c.inbox = inbox.New(cfg.Budgets.Inboxes)
 	c.notices.raftNode = &c.raftNode
 	c.arbitration = arbitration{raftNode: &c.raftNode, peers: &c.peers, digests: &c.digests, out: &c.out}
 	c.installation = installation{raftNode: &c.raftNode, disk: &c.disk}
@@ -114,8 +127,8 @@ func New(cfg Config) (*Core, error) {
 		raftNode: &c.raftNode, disk: &c.disk, digests: &c.digests, maxEntries: cfg.CheckpointEntries, checkpoint: applied.Index,
 	}
 	c.truncation = truncation{
-		raftNode: &c.raftNode, peers: &c.peers, disk: &c.disk, checkpoints: &c.checkpoints, out: &c.out, keep: cfg.Keep, keepBytes: cfg.KeepBytes,
-		logs: cfg.Logs,
+		raftNode: &c.raftNode, peers: &c.peers, reconciler: &c.reconciler, disk: &c.disk, checkpoints: &c.checkpoints, out: &c.out, keep: cfg.Keep, keepBytes: cfg.KeepBytes,
+		logs: cfg.Budgets.Logs, older: applied.Index, recent: applied.Index,
 	}
 	c.digests.restore(applied.Index, applied.Digest)
 	c.disk.hard = hard
@@ -129,7 +142,7 @@ func New(cfg Config) (*Core, error) {
 }
 
 // Tick must be called once in each heartbeat interval, unless the member is Quiet: then it has no effect, but that the
-// member wakes if its log has more than its part of what several share (Config.Logs).
+// member wakes if its log has more than its part of what several share (Config.Budgets).
 func (c *Core) Tick() {
 	if c.quiet.state == asleep {
 		if !c.truncation.exceeds(c.machine.Size()) {
@@ -150,7 +163,7 @@ func (c *Core) Tick() {
 	c.checkpoints.tick()
 	c.leadershipTransfers.checkDisk(&c.disk)
 	c.arbitration.checkDigests()
-	if c.arbitration.diverged == nil && c.truncation.exceeds(c.machine.Size()) {
+	if c.truncation.tick(); c.arbitration.diverged == nil && c.truncation.exceeds(c.machine.Size()) {
 		c.truncation.truncate(c.machine.Size(), c.arbitration.disputed != 0)
 	}
 	c.considerQuiet()

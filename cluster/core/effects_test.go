@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/inbox"
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -224,8 +225,8 @@ func TestEffects_DeliveredInOrder(t *testing.T) {
 
 // What waits at a leader is not counted in the budget of other groups any more once its group is deleted.
 func TestAbandon_InboxLeavesBudget(t *testing.T) {
-	all := NewInboxes()
-	r := newRig(t, func(c *Config) { c.Inboxes = all }).lead()
+	all := inbox.NewBudget()
+	r := newRig(t, func(c *Config) { c.Budgets.Inboxes = all }).lead()
 	incarnation := wire.ID{2}
 	err := r.ReceiveSubmission(2, &wire.Submission{Member: 2, Incarnation: incarnation[:], Calls: []*wire.Call{{Seq: 1, Command: []byte{1}}}})
 	if err != nil || r.inbox.Size() == 0 || r.inbox.Size() != all.Taken() {

@@ -51,7 +51,7 @@ type quiescence struct {
 // wake has this member tick.
 func (q *quiescence) wake() { q.state, q.since = awake, q.ticks }
 
-// Quiet reports whether this member is quiet: Tick has no effect until something else happens.
+// Quiet reports whether this member is quiet: Tick has no effect until something else happens, or its log has too much of what logs share.
 func (c *Core) Quiet() bool { return c.quiet.state == asleep }
 
 // QuietTicks is how many heartbeat intervals there are between two ticks of a quiet group.

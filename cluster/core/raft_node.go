@@ -36,7 +36,10 @@ const (
 	maxMessageSize   = 1 << 20
 	maxInflight      = 256
 	maxInflightBytes = 8 << 20 // the port queues more for a peer, and the peer keeps more, of one group
-	maxUncommitted   = 64 << 20
+	// sharedInflightBytes is that of a group that shares budgets. A member keeps what is on the way to its disk: of a thousand groups and a
+	// slow disk 2 GiB. What exceeds a smaller bound than the leader's cannot be dropped: the leader would send it again at each heartbeat.
+	sharedInflightBytes = 2 << 20
+	maxUncommitted      = 64 << 20
 )
 
 // newRaftNode starts raft from the log of cfg, whose hard state it returns.
@@ -51,6 +54,10 @@ func newRaftNode(cfg Config) (n raftNode, hard *raftpb.HardState, err error) {
 		return n, nil, fmt.Errorf("reading the log's state: %w", err)
 	}
 	n.term = hard.GetTerm()
+	inflightBytes := uint64(maxInflightBytes)
+	if cfg.Budgets.Logs != nil {
+		inflightBytes = sharedInflightBytes
+	}
 	n.node, err = newRawNode(&raft.Config{
 		ID:                        cfg.ID,
 		ElectionTick:              cfg.ElectionTicks,
@@ -62,7 +69,7 @@ func newRaftNode(cfg Config) (n raftNode, hard *raftpb.HardState, err error) {
 		MaxCommittedSizePerReady:  4 * maxMessageSize,
 		MaxUncommittedEntriesSize: maxUncommitted,
 		MaxInflightMsgs:           maxInflight,
-		MaxInflightBytes:          maxInflightBytes,
+		MaxInflightBytes:          inflightBytes,
 		CheckQuorum:               true,
 		PreVote:                   true,
 		Logger:                    raftLogger{cfg.Logger},

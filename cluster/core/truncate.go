@@ -19,6 +19,7 @@ const stateShare = 8
 type truncation struct {
 	*raftNode
 	peers       *peers
+	reconciler  *reconciler
 	disk        *disk
 	checkpoints *checkpoints
 	out         *Effects
@@ -27,12 +28,14 @@ type truncation struct {
 	logs            *Logs  // of Config
 	counted         int    // bytes of the log in logs
 	truncated       uint64 // the index up to which the log was last asked to truncate
+
+	older, recent uint64 // what was applied an election timeout ago at least, and up to one ago
 }
 
 // Logs is what the logs of several groups in one process may have together. Each keeps entries for members that lag behind, and of a thousand groups
 // they would be more memory than a process has. So a log that has more than its part is truncated as if it had reached its own bound, also one with nothing
-// to do: a member that is down may need a snapshot then. What a member has not acknowledged that is up is kept up to that bound, and for one with a
-// snapshot beyond it, while the larger budget has a part for that.
+// to do: a member that is down may need a snapshot then. What a member has not acknowledged that is up, and what was applied in the last election
+// timeout, is kept up to that bound, and for one with a snapshot beyond it, while the larger budget has a part for that.
 type Logs struct{ kept, awaited *budget.Budget }
 
 const (
@@ -41,9 +44,9 @@ const (
 	leastLog       = 256 << 10 // of each group in any case
 )
 
-// NewLogs returns what several groups share.
-func NewLogs() *Logs {
-	return &Logs{budget.New(maxLogs, leastLog), budget.New(maxAwaitedLogs, leastLog)}
+// NewLogs returns so many bytes for all, more while they wait for members, and the least of each.
+func NewLogs(kept, awaited, least int64) *Logs {
+	return &Logs{budget.New(kept, least), budget.New(awaited, least)}
 }
 
 // Bytes returns the bytes of all logs.
@@ -75,6 +78,13 @@ func (t *truncation) exceeds(stateSize uint64) bool {
 	return t.logs != nil && t.log.Bytes() >= kept
 }
 
+// tick notes what has been applied for an election timeout.
+func (t *truncation) tick() {
+	if t.ticks%t.electionTicks == 0 {
+		t.older, t.recent = t.recent, t.applied
+	}
+}
+
 // truncate truncates the log behind the applied entry once that is worth a write. It
 // keeps some applied entries, from which a lagging member catches up without a snapshot,
 // the more the larger a snapshot would be; those that a member with a snapshot in
@@ -89,7 +99,7 @@ func (t *truncation) truncate(stateSize uint64, disputed bool) {
 	if t.applied < first+2*keep && t.log.Bytes() < kept {
 		return
 	}
-	if disputed && t.log.Bytes() < min(2*keepBytes+firstAllowance, awaited) {
+	if disputed && t.log.Bytes() < 2*keepBytes+firstAllowance {
 		return // a voter that returns decides by its own log: no snapshot is sent
 	}
 	if t.log.Bytes() >= kept {
@@ -98,11 +108,11 @@ func (t *truncation) truncate(stateSize uint64, disputed bool) {
 	if t.applied < first+keep {
 		return
 	}
-	index := t.applied - keep
+	index := t.neededFrom(t.applied-keep, keepBytes, awaited)
 	if bytes := t.log.Bytes(); bytes >= kept && bytes < min(2*keepBytes, awaited) {
-		index = t.acknowledgedUpTo(index)
+		index = t.acknowledgedUpTo(min(index, t.older)) // any member may lead next, and knows no better
 	}
-	if index := t.neededFrom(index, keepBytes, awaited); index >= first {
+	if index >= first {
 		if index > t.checkpoints.checkpoint {
 			t.checkpoints.Checkpoint()
 		}
@@ -176,13 +186,16 @@ func (t *truncation) neededFrom(index, keepBytes, awaited uint64) uint64 {
 // acknowledgedUpTo returns the index up to which each member has the log that is up and needs no snapshot, at most index; 0 if that is not worth a
 // write. A log that is truncated for others, before it has reached its own bound, is truncated no further.
 func (t *truncation) acknowledgedUpTo(index uint64) uint64 {
-	if !t.isLeader() {
+	first, _ := t.log.FirstIndex() // in memory: never fails
+	switch {
+	case index < first:
+		return 0
+	case !t.isLeader():
 		return index
 	}
-	first, _ := t.log.FirstIndex() // in memory: never fails
 	worth := first + (index-first)/2
 	t.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
-		if id != t.id && p.RecentActive && p.Match+1 >= first {
+		if id != t.id && t.reconciler.isActive(id) && (p.Match == 0 || p.Match+1 >= first) { // 0: it has not answered this leader yet
 			index = min(index, p.Match)
 		}
 	})

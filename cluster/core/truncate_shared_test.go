@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/conclave-go/conclave/internal/budget"
 )
 
 // The bounds of these tests.
@@ -16,13 +14,16 @@ const (
 )
 
 func testBudget() *Logs {
-	return &Logs{kept: budget.New(testLogs, testLeast), awaited: budget.New(4*testLogs, testLeast)}
+	return NewLogs(testLogs, 4*testLogs, testLeast)
 }
 
 // sharing has a log that keeps 1 MiB by itself share others' budget.
 func sharing(logs *Logs) func(*Config) {
-	return func(c *Config) { c.Keep, c.KeepBytes, c.Logs = 10_000, testLogs/2, logs }
+	return func(c *Config) { c.Keep, c.KeepBytes, c.Budgets.Logs = 10_000, testLogs/2, logs }
 }
+
+// age passes so much time that what is applied has been for an election timeout.
+func (r *rig) age() { r.pass(2 * electionTicks) }
 
 // However many groups write, what their logs keep is bounded for all of them. One that writes when others have filled that gets its
 // part, for which those that have the most are truncated although nothing is written to them any more. A group that has ended takes no part.
@@ -40,7 +41,15 @@ func TestTruncate_SharedBudget(t *testing.T) {
 	}
 	for i := range all {
 		all[i] = newRig(t, sharing(logs)).follow()
-		all[i].grow(2*testLogs/testEntry, testEntry)
+		for range 20 {
+			all[i].grow(testLogs/testEntry/10, testEntry)
+			all[i].age()
+		}
+	}
+	for range 3 {
+		for _, r := range all {
+			r.age()
+		}
 	}
 	if n := sum(); n != logs.Bytes() || n > testLogs+groups*(testLeast+testEntry) {
 		t.Errorf("the logs have %d bytes, and %d are counted", n, logs.Bytes())
@@ -48,9 +57,10 @@ func TestTruncate_SharedBudget(t *testing.T) {
 	last := all[groups-1]
 	for range 20 {
 		for _, r := range all[:groups-1] {
-			r.pass(1)
+			r.age()
 		}
 		last.grow(20, testEntry)
+		last.age()
 	}
 	const part = testLogs / (groups + 1)
 	if n := last.log.Bytes(); n < part/3 || n > 3*part {
@@ -67,7 +77,10 @@ func TestTruncate_SharedBudget(t *testing.T) {
 	if n := int(last.log.Bytes()); n != logs.Bytes() {
 		t.Errorf("%d bytes are counted of one log with %d", logs.Bytes(), n)
 	}
-	last.grow(testLogs/testEntry, testEntry)
+	for range 20 {
+		last.grow(testLogs/testEntry/20, testEntry)
+		last.age()
+	}
 	if n := last.log.Bytes(); n < testLogs/4 || n > testLogs/2+testEntry {
 		t.Errorf("a log alone has %d bytes", n)
 	}
@@ -85,8 +98,8 @@ func TestTruncate_BudgetFromStart(t *testing.T) {
 	if n := int(r.log.Bytes()); n != logs.Bytes() {
 		t.Errorf("%d bytes are counted of %d", logs.Bytes(), n)
 	}
-	if r.pass(1); r.log.Bytes() > testLogs/2 {
-		t.Errorf("the log has %d bytes after a tick", r.log.Bytes())
+	if r.age(); r.log.Bytes() > testLogs/2 {
+		t.Errorf("the log has %d bytes after two election timeouts", r.log.Bytes())
 	}
 }
 
@@ -148,11 +161,13 @@ func TestTruncate_SharedBudgetKeepsUnacknowledged(t *testing.T) {
 			logs.kept.Take(testLogs)
 			logs.awaited.Take(test.awaited)
 			for seq := range uint64(testLogs / 4 / testEntry) {
-				if test.up {
-					r.mustReceive(message(raftpb.MsgHeartbeatResp, 3, r.term))
-				}
 				r.write(seq+1, testEntry)
 			}
+			heard := []uint64{2}
+			if test.up {
+				heard = append(heard, 3)
+			}
+			r.pass(3*electionTicks, heard...) // raft forgets who is active in each (MsgCheckQuorum)
 			if first, _ := r.log.FirstIndex(); (first <= acknowledged+1) != test.kept {
 				t.Errorf("the log begins at %d, and the member has acknowledged %d", first, acknowledged)
 			}
@@ -163,9 +178,7 @@ func TestTruncate_SharedBudgetKeepsUnacknowledged(t *testing.T) {
 				return
 			}
 			r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, following(r.last, 0)))
-			for range 10 {
-				r.pass(1, 2, 3)
-			}
+			r.pass(10, 2, 3)
 			if n := r.log.Bytes(); n > testLeast+testEntry {
 				t.Errorf("the log has %d bytes after the member has acknowledged all", n)
 			}
@@ -193,5 +206,78 @@ func TestCatchUp_SharedBudget(t *testing.T) {
 	}
 	if most < 3*testLogs/2 {
 		t.Errorf("the log keeps %d bytes only", most)
+	}
+}
+
+// The log waits for a member that has installed a snapshot as long as it would without what other groups have.
+func TestCatchUp_GoesOnBesideOthers(t *testing.T) {
+	const most = 64 * testLogs
+	for _, test := range []struct {
+		name   string
+		logs   *Logs
+		others int
+	}{
+		{"no budget", nil, 0},
+		{"a budget that others do not use", NewLogs(most, 4*most, testLeast), 0},
+		{"a budget that others have", NewLogs(most, 4*most, testLeast), most},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, sharing(test.logs), func(c *Config) { c.Keep = 2 }).follow()
+			index := r.behind()
+			r.SnapshotSent(3, true)
+			r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, following(index, 0)))
+			r.effects()
+			if test.logs != nil {
+				test.logs.kept.Take(test.others)
+			}
+			for seq := range uint64(4 * testLogs / testEntry) {
+				r.mustReceive(message(raftpb.MsgHeartbeatResp, 3, r.term))
+				if seq%20 == 0 {
+					r.pass(1, 2, 3)
+				}
+				if _, truncated := r.write(seq+1, testEntry); truncated > index {
+					t.Fatalf("the log is truncated to %d with %d bytes, and the member has a snapshot of %d", truncated, r.log.Bytes(), index)
+				}
+			}
+		})
+	}
+}
+
+// A new leader does not know what the others have. Beside groups that have all, no log is truncated so far that a member that was connected all the
+// time needs a snapshot: neither the new leader's, nor before its election.
+func TestTruncate_SharedBudgetOfNewLeader(t *testing.T) {
+	for _, elapsed := range []int{1, electionTicks / 2, electionTicks, 3 * electionTicks} {
+		logs := testBudget()
+		r := newRig(t, sharing(logs)).follow()
+		logs.kept.Take(testLogs)
+		for range 20 {
+			r.grow(2, testLeast*3/4)
+			r.pass(electionTicks / 5)
+		}
+		r.grow(3, testLeast*3/4)
+		has := r.last - 3
+		r.lead()
+		r.pass(elapsed, 2, 3) // 3 answers heartbeats; its answer to the first append waits for its disk
+		m := message(raftpb.MsgAppResp, 3, r.term, following(r.last-1, 0))
+		m.Reject, m.RejectHint, m.LogTerm = new(true), new(has), new(uint64(5))
+		r.mustReceive(m)
+		if out := r.effects(); len(out.Snapshots) > 0 {
+			first, _ := r.log.FirstIndex()
+			t.Errorf("after %d ticks a snapshot is sent to a member that lacks 3 entries: the log begins at %d of %d", elapsed, first, r.last)
+		}
+	}
+}
+
+// While members differ about the state, no snapshot is sent, and a voter that returns decides by its log: others take nothing of it.
+func TestTruncate_DisputedBesideOthers(t *testing.T) {
+	logs := testBudget()
+	r := newRig(t, sharing(logs)).follow()
+	r.claim(r.applied, 7, 3)
+	logs.kept.Take(8 * testLogs)
+	logs.awaited.Take(8 * testLogs)
+	truncated := r.grow(20, testEntry)
+	r.age()
+	if first, _ := r.log.FirstIndex(); len(truncated) > 0 || first > 2 {
+		t.Errorf("the log begins at %d while voters differ", first)
 	}
 }

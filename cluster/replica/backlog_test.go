@@ -115,7 +115,7 @@ func TestSubmit_SharedBudget(t *testing.T) {
 	one.stop()
 	other.stop()
 	one.backlog.reserve(size)
-	if n := budgets.Calls.Taken() + budgets.Logs.Bytes(); n != 0 {
+	if n := budgets.Calls.Taken() + budgets.Core.Logs.Bytes(); n != 0 {
 		t.Errorf("%d bytes are counted of groups that have ended", n)
 	}
 }

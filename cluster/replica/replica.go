@@ -90,14 +90,13 @@ type Config struct {
 
 // Budgets are the bounds that several replicas of a process share.
 type Budgets struct {
-	Inboxes *core.Inboxes
-	Logs    *core.Logs
-	Calls   *budget.Budget // of the bytes that MaxCallBytes bounds in each
+	Core  core.Budgets
+	Calls *budget.Budget // of the bytes that MaxCallBytes bounds in each
 }
 
 // NewBudgets returns those of replicas with that MaxCallBytes.
 func NewBudgets(maxCallBytes int) *Budgets {
-	return &Budgets{core.NewInboxes(), core.NewLogs(), tickets.NewBudget(maxCallBytes)}
+	return &Budgets{core.NewBudgets(), tickets.NewBudget(maxCallBytes)}
 }
 
 // Commands encodes the commands that a replica itself submits.

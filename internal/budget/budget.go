@@ -9,12 +9,12 @@ import "sync/atomic"
 // Besides, each user may have so many bytes in any case, so that what others have taken never stops one. Nothing is bounded by a nil Budget. It
 // may be used on any goroutine.
 type Budget struct {
-	bytes, least int
+	bytes, least int64
 	taken        atomic.Int64
 }
 
 // New returns a budget of so many bytes, with the least that each user may have.
-func New(bytes, least int) *Budget { return &Budget{bytes: bytes, least: least} }
+func New(bytes, least int64) *Budget { return &Budget{bytes: bytes, least: least} }
 
 // Take counts bytes that a user has from now on; negative: that it has no more. It does not refuse any: see Allowed.
 func (b *Budget) Take(bytes int) {
@@ -36,5 +36,5 @@ func (b *Budget) Allowed(most int) int {
 	if b == nil {
 		return most
 	}
-	return min(most, max(b.bytes-b.Taken(), b.least))
+	return int(min(int64(most), max(b.bytes-b.taken.Load(), b.least)))
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/inbox"
 	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -28,6 +30,15 @@ func (sim *simulation) chooseGroups() {
 	}
 	sim.disks.rng = sim.crashRNG()
 	sim.rests = rand.New(rand.NewPCG(sim.seed, 9)).IntN(2) == 0
+}
+
+// budgets returns what the further groups of a process share: in half of the worlds so little that logs are truncated for what
+// other groups have.
+func (sim *simulation) budgets() core.Budgets {
+	if sim.seed%2 == 0 {
+		return core.NewBudgets()
+	}
+	return core.Budgets{Inboxes: inbox.NewBudget(), Logs: core.NewLogs(16<<10, 64<<10, 2<<10)}
 }
 
 // isFurther reports whether this is a further group.

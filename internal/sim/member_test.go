@@ -87,8 +87,9 @@ type hostProcess struct {
 	crashPoint  crashPoint
 	writes      []diskWrite // of all groups, that the disk has not begun
 	writing     bool
-	flushed     uint64     // bytes that the store had written when its table became a file
-	lostDisk    *vfs.MemFS // the disk as the crash leaves it, if that was before now
+	flushed     uint64       // bytes that the store had written when its table became a file
+	lostDisk    *vfs.MemFS   // the disk as the crash leaves it, if that was before now
+	budgets     core.Budgets // of its further groups
 }
 
 // crashPoint is a place in the loop at which the process is to crash.
@@ -165,7 +166,7 @@ func (m *simMember) start() {
 	m.boot++
 	token := m.sim.newID()
 	m.tokens = append(m.tokens, token[:])
-	run := &hostProcess{number: m.boot, startedAt: m.sim.now, clockSetAt: m.sim.now}
+	run := &hostProcess{number: m.boot, startedAt: m.sim.now, clockSetAt: m.sim.now, budgets: m.sim.budgets()}
 	var log *raftlog.Log
 	run.store, log = m.openDisk()
 	m.startReplica(run, log, m.sim.newID(), m.boot == 1 && m.n == 0)
@@ -193,14 +194,17 @@ func (m *simMember) startReplica(run *hostProcess, log *raftlog.Log, incarnation
 	case err != nil:
 		m.sim.fail("member %d: load the machine: %v", m.n, err)
 	}
-	proc.core, err = core.New(core.Config{
+	cfg := core.Config{
 		ID: m.id(), Incarnation: incarnation, Log: proc.log, Machine: loaded,
 		Tick: tick, ElectionTicks: electionTicks,
 		Rand:   rand.New(rand.NewPCG(binary.BigEndian.Uint64(incarnation[:]), 0)),
 		Logger: discardLogger, Keep: m.sim.faults.keepEntries, KeepBytes: 8 << 20, CheckpointEntries: m.sim.faults.checkpointEntries, MaxCalls: 100,
 		MayRemove: proc.mayRemove, Quiet: m.of != nil,
-	})
-	if err != nil {
+	}
+	if m.of != nil {
+		cfg.Budgets = run.budgets
+	}
+	if proc.core, err = core.New(cfg); err != nil {
 		m.sim.fail("member %d: %v", m.n, err)
 	}
 	m.process = proc

@@ -11,7 +11,7 @@ func NewBudget(maxBytes int) *budget.Budget {
 	if maxBytes == 0 {
 		return nil
 	}
-	return budget.New(2*maxBytes, leastCallBytes)
+	return budget.New(2*int64(maxBytes), leastCallBytes)
 }
 
 // Backlog is the calls of this process without an outcome, and the bytes of those that are

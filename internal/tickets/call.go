@@ -59,7 +59,7 @@ func FailAll[C Call](sent, queued []C, err error) {
 type BusyError string
 
 // ErrTooManyCalls: the commands of this process that have no outcome.
-const ErrTooManyCalls BusyError = "too many pending calls: Limits.Calls and Limits.CallBytes bound them"
+const ErrTooManyCalls BusyError = "too many pending calls: Limits.Calls and Limits.CallBytes bound them, the latter in all further groups together as well"
 
 func (e BusyError) Error() string { return string(e) }
 

@@ -363,3 +363,11 @@ func TestTickets_SharedBudget(t *testing.T) {
 		t.Error("calls without a limit share one")
 	}
 }
+
+// Twice the largest Limits.CallBytes is more than an int of 32 bits has.
+func TestTickets_LargestBudget(t *testing.T) {
+	const most = 1 << 30
+	if n := NewBudget(most).Allowed(most); n != most {
+		t.Errorf("%d bytes are allowed of one group alone, want %d", n, most)
+	}
+}
