@@ -127,8 +127,8 @@ func New(cfg Config) (*Core, error) {
 		raftNode: &c.raftNode, disk: &c.disk, digests: &c.digests, maxEntries: cfg.CheckpointEntries, checkpoint: applied.Index,
 	}
 	c.truncation = truncation{
-		raftNode: &c.raftNode, peers: &c.peers, reconciler: &c.reconciler, disk: &c.disk, checkpoints: &c.checkpoints, out: &c.out, keep: cfg.Keep, keepBytes: cfg.KeepBytes,
-		logs: cfg.Budgets.Logs, older: applied.Index, recent: applied.Index,
+		raftNode: &c.raftNode, peers: &c.peers, disk: &c.disk, checkpoints: &c.checkpoints, out: &c.out, keep: cfg.Keep, keepBytes: cfg.KeepBytes,
+		logs: cfg.Budgets.Logs, recent: applied.Index,
 	}
 	c.digests.restore(applied.Index, applied.Digest)
 	c.disk.hard = hard

@@ -87,6 +87,9 @@ func (p *player) start() {
 		c.Rand, c.Logger = rand.New(rand.NewPCG(p.id, 1)), slog.New(scriptLog{p})
 		c.Keep, c.KeepBytes = cmp.Or(options["keep"], c.Keep), cmp.Or(options["keepbytes"], c.KeepBytes)
 		c.Quiet = options["quiet"] != 0
+		if n := options["logs"]; n != 0 {
+			c.Budgets.Logs = NewLogs(int64(n), int64(options["awaited"]), 1)
+		}
 		c.CheckpointEntries, c.MaxCalls = int(options["checkpoint"]), int(cmp.Or(options["calls"], 10))
 	})
 }

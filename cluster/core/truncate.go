@@ -19,7 +19,6 @@ const stateShare = 8
 type truncation struct {
 	*raftNode
 	peers       *peers
-	reconciler  *reconciler
 	disk        *disk
 	checkpoints *checkpoints
 	out         *Effects
@@ -96,7 +95,8 @@ func (t *truncation) truncate(stateSize uint64, disputed bool) {
 	}
 	keep, keepBytes := t.retention(stateSize)
 	kept, awaited := t.logs.allowed(2 * keepBytes)
-	if t.applied < first+2*keep && t.log.Bytes() < kept {
+	many := t.applied >= first+2*keep
+	if !many && t.log.Bytes() < kept {
 		return
 	}
 	if disputed && t.log.Bytes() < 2*keepBytes+firstAllowance {
@@ -109,7 +109,7 @@ func (t *truncation) truncate(stateSize uint64, disputed bool) {
 		return
 	}
 	index := t.neededFrom(t.applied-keep, keepBytes, awaited)
-	if bytes := t.log.Bytes(); bytes >= kept && bytes < min(2*keepBytes, awaited) {
+	if bytes := t.log.Bytes(); !many && bytes >= kept && bytes < min(2*keepBytes, awaited) {
 		index = t.acknowledgedUpTo(min(index, t.older)) // any member may lead next, and knows no better
 	}
 	if index >= first {
@@ -195,7 +195,8 @@ func (t *truncation) acknowledgedUpTo(index uint64) uint64 {
 	}
 	worth := first + (index-first)/2
 	t.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
-		if id != t.id && t.reconciler.isActive(id) && (p.Match == 0 || p.Match+1 >= first) { // 0: it has not answered this leader yet
+		unknown := p.Match == 0 && p.Next >= first && p.State != tracker.StateSnapshot // it has not answered this leader yet
+		if id != t.id && t.isUp(id) && (unknown || p.Match > 0 && p.Match+1 >= first) {
 			index = min(index, p.Match)
 		}
 	})
@@ -203,6 +204,12 @@ func (t *truncation) acknowledgedUpTo(index uint64) uint64 {
 		return 0
 	}
 	return index
+}
+
+// isUp reports whether a member was heard in the last election timeout, also if its connection was lost then: it may have another one.
+func (t *truncation) isUp(id uint64) bool {
+	p := t.peers.byID[id]
+	return p != nil && p.heardAt > 0 && t.ticks < p.heardAt+t.electionTicks
 }
 
 // followCatchUps notes the progress of the members, and removes those that do not need

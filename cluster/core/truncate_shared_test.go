@@ -186,63 +186,6 @@ func TestTruncate_SharedBudgetKeepsUnacknowledged(t *testing.T) {
 	}
 }
 
-// What logs keep for members with snapshots in flight is bounded for all groups.
-func TestCatchUp_SharedBudget(t *testing.T) {
-	logs := testBudget()
-	r := newRig(t, sharing(logs), func(c *Config) { c.Keep = 2 }).follow()
-	index := r.behind()
-	most := 0
-	for seq := uint64(1); ; seq++ {
-		cancelled, truncated := r.write(seq, 10*testEntry)
-		if truncated > index {
-			if len(cancelled) != 1 {
-				t.Errorf("snapshots are cancelled to %d", cancelled)
-			}
-			break
-		}
-		if most = logs.awaited.Taken(); most > 3*testLogs {
-			t.Fatalf("the log keeps %d bytes", most)
-		}
-	}
-	if most < 3*testLogs/2 {
-		t.Errorf("the log keeps %d bytes only", most)
-	}
-}
-
-// The log waits for a member that has installed a snapshot as long as it would without what other groups have.
-func TestCatchUp_GoesOnBesideOthers(t *testing.T) {
-	const most = 64 * testLogs
-	for _, test := range []struct {
-		name   string
-		logs   *Logs
-		others int
-	}{
-		{"no budget", nil, 0},
-		{"a budget that others do not use", NewLogs(most, 4*most, testLeast), 0},
-		{"a budget that others have", NewLogs(most, 4*most, testLeast), most},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t, sharing(test.logs), func(c *Config) { c.Keep = 2 }).follow()
-			index := r.behind()
-			r.SnapshotSent(3, true)
-			r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, following(index, 0)))
-			r.effects()
-			if test.logs != nil {
-				test.logs.kept.Take(test.others)
-			}
-			for seq := range uint64(4 * testLogs / testEntry) {
-				r.mustReceive(message(raftpb.MsgHeartbeatResp, 3, r.term))
-				if seq%20 == 0 {
-					r.pass(1, 2, 3)
-				}
-				if _, truncated := r.write(seq+1, testEntry); truncated > index {
-					t.Fatalf("the log is truncated to %d with %d bytes, and the member has a snapshot of %d", truncated, r.log.Bytes(), index)
-				}
-			}
-		})
-	}
-}
-
 // A new leader does not know what the others have. Beside groups that have all, no log is truncated so far that a member that was connected all the
 // time needs a snapshot: neither the new leader's, nor before its election.
 func TestTruncate_SharedBudgetOfNewLeader(t *testing.T) {
@@ -279,5 +222,91 @@ func TestTruncate_DisputedBesideOthers(t *testing.T) {
 	r.age()
 	if first, _ := r.log.FirstIndex(); len(truncated) > 0 || first > 2 {
 		t.Errorf("the log begins at %d while voters differ", first)
+	}
+}
+
+// A log has a bound of its own in entries as well: twice Keep. One that has more than its part of the budget must not have more than one alone.
+func TestTruncate_SharedBudgetKeepsBoundOfEntries(t *testing.T) {
+	const keep = 50
+	for _, test := range []struct {
+		name string
+		logs *Logs
+		has  int // by others
+	}{
+		{"no budget", nil, 0},
+		{"a budget that others do not use", testBudget(), 0},
+		{"a budget that others have", testBudget(), testLogs},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, sharing(test.logs), func(c *Config) { c.Keep = keep }).follow()
+			r.lead()
+			r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, following(r.last, 0)))
+			r.effects()
+			if test.logs != nil {
+				test.logs.kept.Take(test.has)
+			}
+			for seq := range uint64(250) { // fewer than are sent ahead. 3 answers heartbeats, and has acknowledged nothing of this
+				if seq%20 == 0 {
+					r.pass(1, 2, 3)
+				}
+				r.write(seq+1, 100)
+			}
+			r.pass(3*electionTicks, 2, 3)
+			first, _ := r.log.FirstIndex()
+			if n := r.last - first + 1; n > 2*keep+5 {
+				t.Errorf("the log has %d entries in %d bytes; its own bound is %d entries", n, r.log.Bytes(), 2*keep)
+			}
+		})
+	}
+}
+
+// A member that has just started does not know what was applied in the last election timeout: its checkpoint may be of its last moment.
+func TestTruncate_SharedBudgetOfRestartedMember(t *testing.T) {
+	for _, others := range []int{0, testLogs} {
+		logs := testBudget()
+		r := newRig(t, sharing(nil)).follow()
+		r.grow(20, testLeast*3/4)
+		r.pass(3 * electionTicks)
+		r.grow(3, testLeast*3/4) // in the last moment
+		has := r.last - 3
+		r.Checkpoint()
+		r.effects()
+		r.open()
+		logs.kept.Take(others)
+		r.start(sharing(logs))
+		r.pass(5) // no member is heard of
+		r.lead()
+		r.pass(1, 2, 3)
+		m := message(raftpb.MsgAppResp, 3, r.term, following(r.last-1, 0))
+		m.Reject, m.RejectHint, m.LogTerm = new(true), new(has), new(uint64(5))
+		r.mustReceive(m)
+		if out := r.effects(); len(out.Snapshots) > 0 {
+			first, _ := r.log.FirstIndex()
+			t.Errorf("others have %d: a snapshot is sent to a member that lacks 3 entries: the log begins at %d of %d", others, first, r.last)
+		}
+	}
+}
+
+// A connection that is replaced at once: the member is up, and lags by more than an election timeout.
+func TestTruncate_SharedBudgetWithReplacedConnection(t *testing.T) {
+	logs := testBudget()
+	r := newRig(t, sharing(logs)).follow()
+	r.lead()
+	r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, following(r.last, 0)))
+	r.effects()
+	acknowledged := r.last
+	logs.kept.Take(testLogs)
+	for seq := range uint64(testLogs / 4 / testEntry) {
+		r.write(seq+1, testEntry)
+	}
+	r.pass(3*electionTicks, 2, 3)
+	if first, _ := r.log.FirstIndex(); first > acknowledged+1 {
+		t.Fatal("truncated before")
+	}
+	r.PeerDisconnected(3)
+	r.Reconnected(3)
+	r.pass(1, 2, 3)
+	if first, _ := r.log.FirstIndex(); first > acknowledged+1 {
+		t.Errorf("the log begins at %d, and the member has acknowledged %d; it was without a connection for less than a tick", first, acknowledged)
 	}
 }
