@@ -121,9 +121,17 @@ func deletionsOf(ops []*operation) map[string][]*operation {
 	return deletions
 }
 
-// lateDeletions returns the deletions that may take effect after a phase.
-func lateDeletions(ops []*operation) []*operation {
-	return slices.DeleteFunc(slices.Clone(ops), func(op *operation) bool { return !isDeletion(op) || op.result != resultUnknown })
+// lateDeletions returns the deletions that may take effect after a phase. They are without their handles: a process that runs on labels
+// others alike in the next phase.
+func lateDeletions(ops []*operation) (late []*operation) {
+	for _, op := range ops {
+		if isDeletion(op) && op.result == resultUnknown {
+			d := *op
+			d.Handle = ""
+			late = append(late, &d)
+		}
+	}
+	return late
 }
 
 // endsWithin reports whether a deletion may have sealed or dropped a group between two times. One with an unknown outcome may do so long after

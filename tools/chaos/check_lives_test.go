@@ -322,7 +322,7 @@ func TestLateDeletions(t *testing.T) {
 	s.life(x, opForce, 1, 2, resultOK)
 	s.inGroup(x, func() { s.add("p", 1, never, record{Op: opPut, Name: "k", Value: "v"}, resultUnknown, 0) })
 	late := lateDeletions(s.ops)
-	if len(late) != 1 || late[0] != s.ops[0] {
+	if len(late) != 1 || late[0].Op != opForce || late[0].Time != s.ops[0].Time {
 		t.Fatalf("got %v, want the first of %v", late, s.ops)
 	}
 	next.inGroup(x, func() { next.put("v", 11, 12, 4); next.missing(13, 14) })
@@ -330,4 +330,14 @@ func TestLateDeletions(t *testing.T) {
 		t.Errorf("got %q without the deletion, want a violation", v.violations)
 	}
 	expectVerdict(t, append(late, next.ops...), nil, "")
+}
+
+// A process labels its handles alike in each phase. A deletion of an earlier one says nothing of the handle that has its label now.
+func TestLateDeletions_HandleOfTheirLabel(t *testing.T) {
+	var s, next story
+	s.by("h", func() { s.life("kept-1", opDelete, 1, 2, resultUnknown) })
+	next.life("kept-1", opDelete, 11, 12, resultOK)
+	next.create("kept-1", "h", 13, 14)
+	next.inGroup("kept-1", func() { next.by("h", func() { next.lock("b", 15, 16, 3) }) })
+	expectVerdict(t, append(lateDeletions(s.ops), next.ops...), nil, "")
 }
