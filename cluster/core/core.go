@@ -82,9 +82,7 @@ type Budgets struct {
 
 // NewBudgets returns those of a process.
 func NewBudgets() Budgets {
-	return Budgets{
-		Inboxes: inbox.NewBudget(), Logs: NewLogs(maxLogs, maxAwaitedLogs, leastLog),
-	}
+	return Budgets{Inboxes: inbox.NewBudget(), Logs: NewLogs(maxLogs, maxAwaitedLogs, leastLog)}
 }
 
 // MaxPosition bounds an index or a term from which a log can go on.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -186,6 +187,18 @@ func TestTruncate_SharedBudgetKeepsUnacknowledged(t *testing.T) {
 	}
 }
 
+// wantEntriesAfter has member 3 answer that its log ends at has, which needs entries and no snapshot.
+func (r *rig) wantEntriesAfter(has uint64, when string) {
+	r.t.Helper()
+	m := message(raftpb.MsgAppResp, 3, r.term, following(r.last-1, 0))
+	m.Reject, m.RejectHint, m.LogTerm = new(true), new(has), new(uint64(5))
+	r.mustReceive(m)
+	if out := r.effects(); len(out.Snapshots) > 0 {
+		first, _ := r.log.FirstIndex()
+		r.t.Errorf("%s: a snapshot is sent to a member that has the log up to %d: the log begins at %d of %d", when, has, first, r.last)
+	}
+}
+
 // A new leader does not know what the others have. Beside groups that have all, no log is truncated so far that a member that was connected all the
 // time needs a snapshot: neither the new leader's, nor before its election.
 func TestTruncate_SharedBudgetOfNewLeader(t *testing.T) {
@@ -201,13 +214,7 @@ func TestTruncate_SharedBudgetOfNewLeader(t *testing.T) {
 		has := r.last - 3
 		r.lead()
 		r.pass(elapsed, 2, 3) // 3 answers heartbeats; its answer to the first append waits for its disk
-		m := message(raftpb.MsgAppResp, 3, r.term, following(r.last-1, 0))
-		m.Reject, m.RejectHint, m.LogTerm = new(true), new(has), new(uint64(5))
-		r.mustReceive(m)
-		if out := r.effects(); len(out.Snapshots) > 0 {
-			first, _ := r.log.FirstIndex()
-			t.Errorf("after %d ticks a snapshot is sent to a member that lacks 3 entries: the log begins at %d of %d", elapsed, first, r.last)
-		}
+		r.wantEntriesAfter(has, fmt.Sprintf("after %d ticks", elapsed))
 	}
 }
 
@@ -277,13 +284,7 @@ func TestTruncate_SharedBudgetOfRestartedMember(t *testing.T) {
 		r.pass(5) // no member is heard of
 		r.lead()
 		r.pass(1, 2, 3)
-		m := message(raftpb.MsgAppResp, 3, r.term, following(r.last-1, 0))
-		m.Reject, m.RejectHint, m.LogTerm = new(true), new(has), new(uint64(5))
-		r.mustReceive(m)
-		if out := r.effects(); len(out.Snapshots) > 0 {
-			first, _ := r.log.FirstIndex()
-			t.Errorf("others have %d: a snapshot is sent to a member that lacks 3 entries: the log begins at %d of %d", others, first, r.last)
-		}
+		r.wantEntriesAfter(has, fmt.Sprintf("others have %d", others))
 	}
 }
 
