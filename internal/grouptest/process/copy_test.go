@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,14 +25,9 @@ func rounds() int {
 // copy is what a snapshot of the volume would be.
 func (g *processGroup) copyDir(i int) string {
 	g.t.Helper()
-	signal := func(s syscall.Signal) {
-		if err := g.members[i].cmd.Process.Signal(s); err != nil {
-			g.t.Fatal(err)
-		}
-	}
-	to := filepath.Join(g.t.TempDir(), "copy")
-	signal(syscall.SIGSTOP)
-	defer signal(syscall.SIGCONT)
+	p, to := g.members[i], filepath.Join(g.t.TempDir(), "copy")
+	p.stop()
+	defer p.resume()
 	if err := os.CopyFS(to, os.DirFS(g.configs[i].Dir)); err != nil {
 		g.t.Fatal(err)
 	}

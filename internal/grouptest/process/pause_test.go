@@ -14,11 +14,22 @@ import (
 // These tests stop processes with SIGSTOP, which a process cannot notice, and check
 // what it believes when it continues.
 
+// stop returns when the system reports that the process has stopped: kill returns before.
 func (p *process) stop() {
 	p.t.Helper()
 	p.stopped = true
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		p.t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	for !status.Stopped() {
+		_, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case err != nil && !errors.Is(err, syscall.EINTR):
+			p.t.Fatal(err)
+		case status.Exited() || status.Signaled():
+			p.t.Fatal("the process ended before it stopped")
+		}
 	}
 }
 
