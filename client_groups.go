@@ -110,6 +110,8 @@ type clientGroups struct {
 	owner *Client
 	calls *budget.Budget // what Limits.CallBytes bounds in each
 
+	routines sync.WaitGroup // no more begin once closed is set
+
 	mu      sync.Mutex
 	handles handles[remoteGroup]    // guarded by mu
 	used    map[uint32]*remoteGroup // guarded by mu; those that are connected, or were to be, by number; without those that were left
@@ -265,7 +267,7 @@ func (g *clientGroups) attempt(f *remoteGroup, number uint32) (*attempt, error) 
 	f.number, g.used[number] = number, f
 	a, before := &attempt{remote: r, done: make(chan struct{})}, f.last
 	f.last = a
-	g.owner.routines.Go(func() {
+	g.routines.Go(func() {
 		if before != nil { // one registration of the client at a time
 			before.remote.Close(remote.ErrDeleted)
 			<-before.done
@@ -366,11 +368,12 @@ func (g *clientGroups) close() {
 	}
 }
 
-// stop ends the connections, after close.
+// stop ends the connections, after close. When it returns, nothing of the groups is reported or logged any more.
 func (g *clientGroups) stop() {
 	for _, f := range g.all() {
 		f.last.remote.Close(remote.ErrClosed)
 		f.client.Stopped(nil, true)
 		f.client.Wait()
 	}
+	g.routines.Wait()
 }

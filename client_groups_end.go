@@ -117,7 +117,7 @@ func (f *remoteGroup) look() {
 	default:
 		f.use.leaves = make(chan struct{})
 		r := f.last.remote
-		g.owner.routines.Go(func() { f.leave(r) })
+		g.routines.Go(func() { f.leave(r) })
 	}
 }
 
@@ -160,7 +160,7 @@ func (g *clientGroups) deleted(name string, number uint32) {
 	default:
 		a := f.last
 		a.deleted = true
-		g.owner.routines.Go(func() { a.remote.Close(remote.ErrDeleted) })
+		g.routines.Go(func() { a.remote.Close(remote.ErrDeleted) })
 	}
 }
 
@@ -175,7 +175,7 @@ func (g *clientGroups) end(f *remoteGroup) {
 	g.handles.forget(f.name, f)
 	f.delete()
 	r := f.last.remote
-	g.owner.routines.Go(func() {
+	g.routines.Go(func() {
 		f.client.Stopping(cluster.ErrGroupDeleted, false)
 		r.Close(remote.ErrDeleted)
 		f.client.Stopped(cluster.ErrGroupDeleted, false)

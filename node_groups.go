@@ -27,6 +27,8 @@ type nodeGroups struct {
 	node    *Node
 	changes *client.FeedRoom // what the groups keep for watchers
 
+	routines sync.WaitGroup // no more begin once the member has stopped
+
 	mu      sync.Mutex
 	handles handles[furtherGroup]    // guarded by mu; or with a replica
 	used    map[uint32]*furtherGroup // guarded by mu; those with a replica, by number
@@ -163,7 +165,7 @@ func (g *nodeGroups) use(number uint32) cluster.GroupUse {
 		Submitting:   func() { with((*client.Client).Use) },
 		Started: func(name string, r *replica.Replica) {
 			f := g.numbered(name, number)
-			g.node.routines.Go(func() { f.join(r, &used) })
+			g.routines.Go(func() { f.join(r, &used) })
 		},
 		Ended: func(why error) { g.gone(number, why) },
 	}
@@ -227,7 +229,7 @@ func (g *nodeGroups) gone(number uint32, why error) {
 		f.end()
 		f.client.Stopping(why, false)
 		f.client.Stopped(why, false)
-		g.node.routines.Go(f.client.Wait)
+		g.routines.Go(f.client.Wait)
 	}
 }
 
@@ -269,13 +271,14 @@ func (g *nodeGroups) each(do func(*client.Client)) {
 	}
 }
 
-// stopped ends all when the member has stopped.
+// stopped ends all when the member has stopped. When it returns, nothing of the groups is reported or logged any more.
 func (g *nodeGroups) stopped(why error) {
 	for _, f := range g.all() {
 		f.end()
 		f.client.Stopped(why, why == nil)
 		f.client.Wait()
 	}
+	g.routines.Wait()
 }
 
 // group returns the handle to a group with a replica; nil: it is deleted.
