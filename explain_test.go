@@ -32,6 +32,7 @@ func TestExplain_HolderAndQueueOnThreeMembers(t *testing.T) {
 
 	e := mustExplain(t, asking, "x")
 	for !e.Holder.Alive || len(e.Queue) == 0 || !e.Queue[0].Alive { // gossip may not have seen all at once
+		grouptest.Pass(5 * time.Millisecond)
 		e = mustExplain(t, asking, "x")
 	}
 	h := e.Holder

@@ -331,7 +331,7 @@ func state(t *testing.T, pid int) string {
 func awaitWaiters(t *testing.T, l *conclave.FencedLock, n int) {
 	t.Helper()
 	ctx := within(t)
-	for {
+	for ; ; <-time.After(time.Millisecond) {
 		info, err := l.Info(ctx)
 		must0(t, err)
 		if info.Waiters == n {

@@ -170,6 +170,7 @@ func TestGroup_Members(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatal("the API never reports the leader of the group")
 		}
+		grouptest.Pass(5 * time.Millisecond)
 	}
 	id := here.create(`{"TTL":"10s"}`)
 	there.exchanges([]exchange{

@@ -174,6 +174,7 @@ func (g *Group) awaitIdle(name string) {
 			if len(list) == 0 {
 				break
 			}
+			Pass(5 * time.Millisecond)
 		}
 	}
 }

@@ -89,6 +89,7 @@ func AwaitWaiters(t testing.TB, l *conclave.FencedLock, n int) {
 		if info.Waiters == n {
 			return
 		}
+		Pass(time.Millisecond)
 	}
 }
 
@@ -192,6 +193,7 @@ func AwaitEnded(t testing.TB, n Access, id conclave.SessionID) {
 		if _, ok := FindSession(t, n, id); !ok {
 			return
 		}
+		Pass(5 * time.Millisecond)
 	}
 }
 

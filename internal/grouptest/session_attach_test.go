@@ -263,6 +263,7 @@ func TestAttach_ProcessDisconnected(t *testing.T) {
 	WantError(t, given.Unlock(Expired()), conclave.ErrUnknown)
 	attached, err := other.AttachSession(Bounded(t), s.ID())
 	for errors.Is(err, conclave.ErrSessionBound) { // until the registration of its process has expired
+		Pass(5 * time.Millisecond)
 		attached, err = other.AttachSession(Bounded(t), s.ID())
 	}
 	Must(t, err)

@@ -55,6 +55,7 @@ func (g *Group) awaitNothing() {
 		if len(list) == len(g.Nodes) { // the nodes' own
 			break
 		}
+		Pass(5 * time.Millisecond)
 	}
 	if info := SemaphoreInfo(g.T, g.Nodes[0].Semaphore("x", permits)); info.Available != permits || info.Waiters != 0 {
 		g.T.Errorf("still there: %+v", info)

@@ -94,8 +94,11 @@ type lateMember struct {
 // that it had acknowledged. The others are not disturbed; where they need this
 // member for a quorum, they lose nothing.
 func TestPowerLoss_SnapshotInstall(t *testing.T) {
-	step := 2 // each operation is covered in one of the two cases
-	if testing.Short() {
+	step := 6
+	switch {
+	case *long:
+		step = 2 // each operation is covered in one of the two cases
+	case testing.Short():
 		step = 14
 	}
 	for i, name := range []string{"needed for the quorum", "not needed for the quorum"} {
