@@ -125,6 +125,9 @@ func damages(bytes, before []byte) []damage {
 // error that says so, at each attempt, or has all that it had acknowledged. It never
 // starts with less. The exceptions are in TestDamage_Undetectable.
 func TestDamage_EachFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one start after another, which the race detector learns nothing from")
+	}
 	earlier, later, acknowledged := contentAtTwoTimes(t, false)
 	for name, bytes := range later {
 		t.Run(name, func(t *testing.T) {

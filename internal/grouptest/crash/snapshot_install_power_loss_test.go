@@ -99,7 +99,7 @@ func TestPowerLoss_SnapshotInstall(t *testing.T) {
 	case *long:
 		step = 2 // each operation is covered in one of the two cases
 	case testing.Short():
-		step = 14
+		step = 40
 	}
 	for i, name := range []string{"needed for the quorum", "not needed for the quorum"} {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,11 @@ func TestClient_FirstMemberWithoutQuorum(t *testing.T) {
 // may come first, and must not be taken for the end of the registration that is under way.
 // Which comes first is chance.
 func TestClient_QuorumLostWhileRegistering(t *testing.T) {
-	for round := range 6 {
+	rounds := 6
+	if testing.Short() {
+		rounds = 2
+	}
+	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			t.Parallel()
 			grouptest.InBubble(t, outsider+1, loseQuorumWhileRegistering, grouptest.Newcomers(1))
