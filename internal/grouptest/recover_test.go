@@ -107,7 +107,8 @@ func TestRecover_Survivor(t *testing.T) {
 func TestRecover_Uncommitted(t *testing.T) {
 	t.Parallel()
 	var losing atomic.Bool
-	g := Start(t, 3, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { LoseAppends(s, losing.Load) }))
+	// The next leader would have an entry of its own in flight.
+	g := Start(t, 3, LongElections, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { LoseAppends(s, losing.Load) }))
 	g.AwaitLevel(wire.FeatureLevel) // the group proposes nothing by itself then
 	n := g.Nodes[g.Leader()]
 	MustPut(t, n.KV(), "k", "committed")

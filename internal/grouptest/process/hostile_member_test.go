@@ -39,7 +39,7 @@ func register(h *wire.Hello, record *wire.Identity) *wire.Command {
 // the forged one.
 func TestHostile_SubmissionOfAnotherMember(t *testing.T) {
 	t.Parallel()
-	g := processesOf(t, 3, time.Minute)
+	g := processesWith(t, 3, memberConfig{TTL: time.Minute, Slow: true}) // a member drops submissions once it leads no more
 	holder := g.members[2]
 	fence := holder.must("lock", "x")
 	before, err := holder.do(order{Do: "sessions"})
