@@ -70,8 +70,7 @@ func (g *Group) CloseSessionAsOwner(i int, id conclave.SessionID) error {
 func (g *Group) RequestRemoval(i int) {
 	g.T.Helper()
 	m := g.Member(i)
-	err := m.Removals().RequestRemoval(Bounded(g.T))
-	if err != nil && m.Err() == nil {
+	if err := m.Removals().RequestRemoval(Bounded(g.T)); err != nil && !errors.Is(err, cluster.ErrRemoved) {
 		g.T.Fatal(err)
 	}
 }
