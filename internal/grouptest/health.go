@@ -9,9 +9,11 @@ import (
 )
 
 // FailedChecks returns the names of the checks of a node's health that fail, and their texts.
-func FailedChecks(n *conclave.Node) (names, texts string) {
+func FailedChecks(n *conclave.Node) (names, texts string) { return failedIn(n.Health()) }
+
+func failedIn(h conclave.Health) (names, texts string) {
 	var name, text []string
-	for _, c := range n.Health().Reasons {
+	for _, c := range h.Reasons {
 		if !c.OK {
 			name, text = append(name, c.Name), append(text, c.Text)
 		}
