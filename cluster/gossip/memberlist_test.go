@@ -108,6 +108,7 @@ func startGossip(t *testing.T, n *node) *gossiper {
 	cfg.Events, cfg.Delegate = g, g
 	cfg.LogOutput = io.Discard
 	cfg.EnableCompression = false
+	cfg.TCPTimeout = 10 * time.Second // a busy machine takes longer than the default of 1 s for an exchange
 	cfg.UDPBufferSize = 32 << 10
 	cfg.ProbeInterval, cfg.ProbeTimeout = 200*time.Millisecond, 100*time.Millisecond
 	cfg.GossipInterval = 20 * time.Millisecond

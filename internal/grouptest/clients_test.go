@@ -2,7 +2,6 @@ package grouptest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -56,8 +55,7 @@ func TestClient_ExactlyOnceAcrossMembers(t *testing.T) {
 	total := 0 // under the lock that is being tested
 	progress := make(chan struct{})
 	var wg sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := Bounded(t)
 	for i := range clients {
 		c := Dial(t, &conclave.ClientConfig{Name: fmt.Sprint("client-", i), SessionTTL: time.Minute}, g.Nodes...)
 		wg.Go(func() {
