@@ -286,8 +286,9 @@ func TestLock_Suspended(t *testing.T) {
 			must0(t, cmd.Process.Signal(syscall.SIGTSTP))
 			var status syscall.WaitStatus
 			for !status.Stopped() {
-				_, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
-				must0(t, err)
+				if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); !errors.Is(err, syscall.EINTR) {
+					must0(t, err)
+				}
 			}
 			if code == exitLost {
 				must0(t, lockNow(t, n, "x"))
@@ -309,13 +310,9 @@ func TestLock_Suspended(t *testing.T) {
 // but ps shows it as running until a processor is free to stop it.
 func awaitStopped(t *testing.T, pid int) {
 	t.Helper()
-	for ended := time.Now().Add(patience); ; {
-		s := state(t, pid)
-		if s == "T" {
-			return
-		}
+	for ended := time.Now().Add(patience); state(t, pid) != "T"; <-time.After(10 * time.Millisecond) {
 		if time.Now().After(ended) {
-			t.Fatalf("the state of the command is %s, want T", s)
+			t.Fatalf("the state of the command is %s, want T", state(t, pid))
 		}
 	}
 }
