@@ -54,6 +54,7 @@ func TestExplain_HolderAndQueueOnThreeMembers(t *testing.T) {
 
 	g.Kill(1)
 	for e.Holder.Alive {
+		grouptest.Pass(time.Millisecond)
 		e = mustExplain(t, asking, "x")
 	}
 	if !e.Held || e.Holder.Session != s.ID() {
@@ -201,7 +202,7 @@ func TestWaitCycles_ElectionAndOwnSession(t *testing.T) {
 		go b.FencedLock("x").Lock(ctx)
 		grouptest.AwaitWaiters(t, a.FencedLock("x"), 2)
 		var cycle conclave.WaitCycle
-		for cycle == nil { // until the candidate has queued
+		for ; cycle == nil; grouptest.Pass(time.Millisecond) { // until the candidate has queued
 			cycle = mustExplain(t, n, "x").Cycle
 		}
 		if len(cycle) != 2 || !cycle[0].Election || cycle[0].Lock != "e" || cycle[1].Election || cycle[1].Lock != "x" {
@@ -241,6 +242,7 @@ func TestExplain_LabelsAndTimes(t *testing.T) {
 
 	var e conclave.Explanation
 	for e = mustExplain(t, g.Nodes[0], "x"); e.Queue[0].Since <= 0; e = mustExplain(t, g.Nodes[0], "x") {
+		grouptest.Pass(time.Millisecond)
 	}
 	if e.Holder.Label != "invoice run 2026-11" || e.Queue[0].Label != "第二" || e.Queue[1].Label != "" {
 		t.Errorf("labels of %v and %v", e.Holder, e.Queue)

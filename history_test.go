@@ -25,6 +25,7 @@ func happened(t *testing.T, n *conclave.Node, kind conclave.HistoryKind) conclav
 		if end.Err() != nil {
 			t.Fatalf("no event %v in %+v", kind, all)
 		}
+		grouptest.Pass(time.Millisecond)
 		grouptest.MustUnlock(t, mustLocked(t, n)) // an entry later
 	}
 }

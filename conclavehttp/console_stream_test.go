@@ -143,6 +143,7 @@ func TestConsole_BoundsStreams(t *testing.T) {
 	want(t, site.page(), "quorum") // a page is no stream
 	first.body.Close()
 	for w.StatusCode != http.StatusOK {
+		grouptest.Pass(time.Millisecond)
 		w, _ = site.send(http.MethodHead, "events", "")
 	}
 }
@@ -173,7 +174,7 @@ func TestConsole_EndsStreams(t *testing.T) {
 				e.awaitEnd()
 			}
 			for gathering() { // the last stream's handler waits for it, after its answer has ended
-				runtime.Gosched()
+				grouptest.Pass(time.Millisecond)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -114,6 +115,7 @@ func TestExplain(t *testing.T) {
 	}()
 	v := decoded[explanationView](t, must(t, n, "explain", "x", "-o", "json"))
 	for v.Waiters == 0 {
+		<-time.After(time.Millisecond)
 		v = decoded[explanationView](t, must(t, n, "explain", "x", "-o", "json"))
 	}
 	if v.Holder == nil || v.Holder.Label != "invoice run" || v.Holder.NodeName != "anna" || !v.Holder.Alive || *v.Fence != f || v.Queue[0].Label != "report run" {

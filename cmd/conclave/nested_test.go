@@ -163,6 +163,7 @@ func TestNested_CycleThroughElection(t *testing.T) {
 	beginHolder()
 	var cycles [][]waitView
 	for late := time.Now().Add(patience); len(cycles) == 0 && time.Now().Before(late); { // the campaign is not listed
+		<-time.After(time.Millisecond)
 		cycles = decoded[[][]waitView](t, must(t, n, "cycles", "-o", "json"))
 	}
 	if len(cycles) != 1 || len(cycles[0]) != 2 {
@@ -190,7 +191,7 @@ func TestNested_ElectionWithoutCycle(t *testing.T) {
 	start(t, "--addr", n.Addr(), "elect", "boss", "--", "sh", "-c", "echo leads; exec sleep 600").line("leads")
 	_, begin := nestCommands(t, n, []string{"lock", "b"}, []string{"elect", "boss"})
 	begin()
-	for late := time.Now().Add(patience); strings.Count(must(t, n, "sessions"), `for election "boss"`) < 2; {
+	for late := time.Now().Add(patience); strings.Count(must(t, n, "sessions"), `for election "boss"`) < 2; <-time.After(time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatal("there is no candidate")
 		}

@@ -106,7 +106,7 @@ func (d *deployment) outage() [3]*operated {
 	d.healthy(all[0], 3, 0)
 	all[1].kill()
 	signalAgents(d.t, syscall.SIGSTOP, all[2])
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		r := d.result(all[0], "members")
 		if r.code == exitUnavailable && strings.Count(r.out, " NO ") == 2 {
 			return all

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -28,7 +29,7 @@ func TestLock_Permits(t *testing.T) {
 	want(t, conclaveAt(n, "lock", "pool", "--permits", "1", "--of", "2", "--wait", "5s", "--", "true"), 124, "queued at position 1")
 	want(t, conclaveAt(n, "lock", "pool", "--permits", "1", "--of", "3", "--", "true"), 125, "another limit: 2: set --of to that one")
 	third := start(t, append(args, `echo "third $CONCLAVE_FENCE"; exit 7`)...)
-	for ctx := within(t); ; {
+	for ctx := within(t); ; <-time.After(time.Millisecond) {
 		info, err := pool.Info(ctx)
 		must0(t, err)
 		if info.Waiters == 1 {

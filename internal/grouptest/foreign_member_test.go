@@ -263,7 +263,7 @@ func settledGoroutines(t *testing.T) (n int) {
 // awaitGoroutines blocks until there are about so many goroutines.
 func awaitGoroutines(t *testing.T, before int) {
 	t.Helper()
-	for ctx := Bounded(t); runtime.NumGoroutine() > before+5; runtime.Gosched() {
+	for ctx := Bounded(t); runtime.NumGoroutine() > before+5; Pass(time.Millisecond) {
 		if ctx.Err() != nil {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])

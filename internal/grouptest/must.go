@@ -266,6 +266,7 @@ func StartAcquire(t testing.TB, s *conclave.Semaphore, n int) *Acquiring {
 func AwaitAcquirers(t testing.TB, s *conclave.Semaphore, n int) {
 	t.Helper()
 	for SemaphoreInfo(t, s).Waiters != n {
+		Pass(time.Millisecond)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestSession_OpeningAbandoned(t *testing.T) {
 	}
 	g.Start((at + 1) % 3)
 	MustLock(t, n.FencedLock("x")) // after whatever was sent before
-	for left := true; left; {
+	for left := true; left; Pass(time.Millisecond) {
 		list, err := Collect(n.Sessions(Bounded(t)))
 		if err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func transfer(t *testing.T, g *gt.Group, name string, to int) {
 	leads := func() bool {
 		return slices.ContainsFunc(g.Nodes[to].Metrics().Groups, func(m conclave.GroupMetrics) bool { return m.Name == name && m.Leads })
 	}
-	for ctx := gt.Bounded(t); !leads(); {
+	for ctx := gt.Bounded(t); !leads(); gt.Pass(time.Millisecond) {
 		if err := g.Nodes[to].WithGroup(name).TransferLeadership(ctx, g.ID(to)); err != nil && !errors.Is(err, conclave.ErrInvalid) {
 			t.Fatal(err)
 		}
@@ -331,7 +331,7 @@ func TestGroup_UsedWhileCreatedAndDeleted(t *testing.T) {
 // wantUsable creates a group and writes to it. A deletion may still be under way whose caller has given up.
 func wantUsable(t *testing.T, n *conclave.Node, name string) {
 	t.Helper()
-	for ctx := gt.Bounded(t); ; {
+	for ctx := gt.Bounded(t); ; gt.Pass(time.Millisecond) {
 		g, err := n.CreateGroup(ctx, name, conclave.GroupConfig{})
 		if err == nil {
 			_, err = g.KV().Put(ctx, "k", nil)
