@@ -37,11 +37,13 @@ type DialerConfig struct {
 	Group, Name string // of the group, and of this process
 	// FurtherGroup is the number of the group that the connections are for; 0: the default group.
 	FurtherGroup uint32
-	Dial         func(ctx context.Context, addr string) (net.Conn, error)
-	Calls        *appcall.Calls
-	Lookup       func(ctx context.Context, host string) ([]netip.Addr, error)
-	TLS          *tls.Config // needs no certificate for being dialed; nil: plaintext
-	Insecure     bool
+	// Beside says that the application's functions are those of another Dialer as well, whose Close comes later and waits for them.
+	Beside   bool
+	Dial     func(ctx context.Context, addr string) (net.Conn, error)
+	Calls    *appcall.Calls
+	Lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
+	TLS      *tls.Config // needs no certificate for being dialed; nil: plaintext
+	Insecure bool
 	// Admit is asked about each member that has proven its key; nil: no objection. The text
 	// of its error is the refusal; a *RefusedError keeps its Reason. It returns once Closed of
 	// the Peer is closed.
@@ -223,8 +225,8 @@ func (d *Dialer) checkMember(c *conn, own *Identity, h *hello) *RefusedError {
 }
 
 // Close closes every connection and blocks until their goroutines have ended, but for those
-// inside functions of the application, as Transport.Close does. Connects in progress fail with
-// ErrClosed. It may be called more than once.
+// inside functions of the application, as Transport.Close does; with Beside it does not wait for
+// such functions. Connects in progress fail with ErrClosed. It may be called more than once.
 func (d *Dialer) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -239,7 +241,9 @@ func (d *Dialer) Close() error {
 		_ = c.Close() // the member is owed nothing
 	}
 	d.goroutines.wait()
-	awaitApplication(d.cfg.Calls, d.cfg.Logger)
+	if !d.cfg.Beside {
+		awaitApplication(d.cfg.Calls, d.cfg.Logger)
+	}
 	return nil
 }
 

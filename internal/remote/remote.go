@@ -99,7 +99,7 @@ func New(cfg Config) (*Group, error) {
 
 func newDialer(cfg *Config) (*transport.Dialer, error) {
 	return transport.NewDialer(transport.DialerConfig{
-		Group: cfg.Group, FurtherGroup: cfg.Further, Name: cfg.Name, Dial: cfg.Dial, Calls: cfg.Calls, TLS: cfg.TLS, Insecure: cfg.Insecure, Admit: cfg.Admit, Logger: cfg.Logger,
+		Group: cfg.Group, FurtherGroup: cfg.Further, Beside: cfg.Further != 0, Name: cfg.Name, Dial: cfg.Dial, Calls: cfg.Calls, TLS: cfg.TLS, Insecure: cfg.Insecure, Admit: cfg.Admit, Logger: cfg.Logger,
 		Limits: transport.Limits{ClientQueueBytes: queueBytes},
 	})
 }
@@ -123,7 +123,8 @@ func (g *Group) Start() {
 }
 
 // Close ends the connection, and waits until the goroutines have ended. Calls under way fail with the given error: ErrClosed, or ErrDeleted of a
-// further group that was deleted.
+// further group that was deleted. The Close of the default group's Group, which is the last of a process, waits for functions of the application as well:
+// if each did, a process with many groups would wait as many times for one that never returns.
 func (g *Group) Close(why error) {
 	g.end(why)
 	<-g.done
