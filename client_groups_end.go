@@ -46,16 +46,20 @@ func (f *remoteGroup) enter(ctx context.Context, stale bool) (leave func(), err 
 }
 
 // beginCall notes that a call is under way, so that the client does not leave, and renewals that have lapsed begin again. It blocks while it is about to leave.
+// In a group that was left there is nothing to renew before the client returns, and the end of the client, which does not end what it does not use, would leave
+// the timer of the renewals.
 func (f *remoteGroup) beginCall(ctx context.Context) error {
 	for g := f.owner.groups; ; {
 		g.mu.Lock()
-		leaves := f.use.leaves
+		leaves, left := f.use.leaves, f.last != nil && f.last.left
 		if leaves == nil {
 			f.use.calls++
 		}
 		g.mu.Unlock()
 		if leaves == nil {
-			f.client.Use()
+			if !left { // else the registration has them begin again
+				f.client.Use()
+			}
 			return nil
 		}
 		select {
@@ -134,7 +138,7 @@ func (f *remoteGroup) leave(r *remote.Group) {
 		if g.used[f.number] == f {
 			delete(g.used, f.number)
 		}
-	} else if !g.closed {
+	} else if !g.closed && g.used[f.number] == f {
 		f.use.timer.Reset(leaveLook)
 	}
 	g.mu.Unlock()
@@ -173,6 +177,9 @@ func (g *clientGroups) end(f *remoteGroup) {
 		delete(g.used, f.number)
 	}
 	g.handles.forget(f.name, f)
+	if f.use.timer != nil {
+		f.use.timer.Stop()
+	}
 	f.delete()
 	r := f.last.remote
 	g.routines.Go(func() {
