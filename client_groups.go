@@ -170,7 +170,7 @@ func (g *clientGroups) numbered(name string, number uint32) *remoteGroup {
 		f.delete()
 		return f
 	}
-	g.handles.forget(name, f)
+	g.end(f) // else its number would be free for another handle, by a stale read, and nothing would end the connection any more
 	return g.handles.get(name, g.newGroup)
 }
 

@@ -49,6 +49,27 @@ func TestClientGroups_LateAnswer(t *testing.T) {
 	}
 }
 
+// A client creates a group, and has not learned yet that the one of that name which it has used is deleted. A stale read by the new handle finds the deleted one at a
+// member that lags. The use of that one has ended, so Close leaves no connection to it.
+func TestClientGroups_StaleReadFindsEarlier(t *testing.T) {
+	l := newLateAnswers(t)
+	c := l.client
+	if _, err := c.WithGroup("x").KV().Put(t.Context(), "k", nil); err != nil {
+		t.Fatal(err)
+	}
+	used := c.groups.door("x")
+	created := c.groups.numbered("x", l.later+1) // by the answer to CreateGroup
+	if err := created.reach(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := used.client.Usable(); err == nil {
+		t.Error("Close has not ended the use of the deleted group")
+	}
+}
+
 // lateAnswers is a client that has never used the group "x", of which there was one and is a later one.
 type lateAnswers struct {
 	client         *Client
