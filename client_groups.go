@@ -132,7 +132,8 @@ type remoteGroup struct {
 	number  uint32          // guarded by clientGroups.mu; 0: none yet
 	use     groupUse        // guarded by clientGroups.mu
 	last    *attempt        // guarded by clientGroups.mu; to reach the group; nil: none
-	reached bool            // guarded by clientGroups.mu; the last attempt has succeeded, so the handle belongs to the group of that number
+	reached bool            // guarded by clientGroups.mu; an attempt has succeeded, so the handle belongs to the group of that number
+	found   uint32          // guarded by clientGroups.mu; the largest number that was found by a read that is not stale
 	deleted context.Context // done when the group is deleted
 	delete  context.CancelFunc
 }
@@ -195,7 +196,7 @@ func (g *clientGroups) newGroup(name string) *remoteGroup {
 func (f *remoteGroup) reach(ctx context.Context, stale bool) error {
 	g := f.owner.groups
 	g.mu.Lock()
-	known, serves := f.number, f.reached && f.last.serves()
+	known, serves := f.number, f.last != nil && f.last.serves() && (f.reached || stale)
 	g.mu.Unlock()
 	if serves {
 		return nil
@@ -215,8 +216,20 @@ func (f *remoteGroup) reach(ctx context.Context, stale bool) error {
 		if a.remote.AwaitMember(ctx) == nil {
 			return nil
 		}
+	} else {
+		g.found(f, number)
 	}
 	return f.reachNumber(ctx, number)
+}
+
+// found notes the number that a read has found that is not stale.
+func (g *clientGroups) found(f *remoteGroup, number uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f.found = max(f.found, number)
+	if f.last != nil && f.last.serves() && f.found == f.number {
+		f.reached = true
+	}
 }
 
 // reachNumber is reach for the group of that number, or a later one.
@@ -311,8 +324,11 @@ func (g *clientGroups) ended(f *remoteGroup, a *attempt, err error) {
 	defer g.mu.Unlock()
 	defer close(a.done)
 	a.err = err
-	switch {
-	case err == nil:
+	switch readOnly := f.owner.cfg.ReadOnly; {
+	case err == nil && readOnly && f.last == a && !a.deleted && f.found != f.number:
+		// A stale read alone has found the number, and no registration confirms it: the group may be deleted, and another one have its name.
+		f.watchUse()
+	case err == nil && (!readOnly || f.last == a && f.found == f.number):
 		f.reached = true
 		if a.deleted || f.last != a { // the group was reached before it was deleted
 			g.end(f)

@@ -161,6 +161,11 @@ func (g *clientGroups) deleted(name string, number uint32) {
 		g.end(f)
 	case f.last.failed():
 		delete(g.used, number)
+	case f.last.serves(): // stale reads
+		a := f.last
+		a.left = true
+		delete(g.used, number)
+		g.routines.Go(func() { a.remote.Close(remote.ErrDeleted) })
 	default:
 		a := f.last
 		a.deleted = true

@@ -2,7 +2,10 @@ package virtualtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,4 +94,59 @@ func TestGroups_StaleReadOfGroupThatWasLeft(t *testing.T) {
 		g.Start(1)
 		grouptest.MustPut(t, c.WithGroup("a").KV(), "k", "w")
 	}, grouptest.Newcomers(1), rareHeartbeats)
+}
+
+// A client that only reads has found a group by a stale read at a member that lags, when the group was deleted, and another one of its name created. Its handle does
+// not belong to the deleted one: it reaches the other once a member of that is reachable, or the member that lagged has learned of it.
+func TestClient_StaleReadOfDeletedGroup(t *testing.T) {
+	for name, opts := range map[string][]conclave.ReadOption{"linearizable": nil, "stale": {conclave.Stale()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inMembershipBubble(t, outsider+1, func(g *membership) { g.readDeletedGroup(opts) }, grouptest.Newcomers(1))
+		})
+	}
+}
+
+func (g *membership) readDeletedGroup(opts []conclave.ReadOption) {
+	t := g.T
+	ctx := grouptest.Within(t, time.Hour)
+	g.tenants(0, "a")
+	grouptest.MustPut(t, g.Nodes[0].WithGroup("a").KV(), "k", "old")
+	pass(10 * time.Second)
+	leader := g.Leader()
+	lagging, other := (leader+1)%outsider, (leader+2)%outsider
+	g.Net.Partition(lagging, leader)
+	g.Net.Partition(lagging, other)
+	pass(10 * time.Second)
+	grouptest.Must(t, g.Nodes[leader].DeleteGroup(ctx, "a"))
+	g.tenants(leader, "a")
+	grouptest.MustPut(t, g.Nodes[leader].WithGroup("a").KV(), "k", "new")
+	var others atomic.Bool
+	c := g.clientOf(func(cfg *conclave.ClientConfig) {
+		dial := cfg.Dial
+		cfg.ReadOnly = true
+		cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			if !others.Load() && addr != g.Configs[lagging].Bind {
+				return nil, errors.New("not reachable yet")
+			}
+			return dial(ctx, addr)
+		}
+	})
+	a := c.WithGroup("a")
+	for range 2 {
+		if e, err := a.KV().Get(ctx, "k", conclave.Stale()); err != nil || string(e.Value) != "old" {
+			t.Fatalf("%q, %v: no member lags", e.Value, err)
+		}
+	}
+	others.Store(true)
+	g.Net.Heal(lagging, leader)
+	g.Net.Heal(lagging, other)
+	if opts != nil {
+		pass(10 * time.Second)
+	}
+	for range 2 {
+		if e, err := a.KV().Get(ctx, "k", opts...); err != nil || string(e.Value) != "new" {
+			t.Errorf("%q, %v; want that of the later group", e.Value, err)
+		}
+	}
 }
