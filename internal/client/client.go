@@ -307,8 +307,12 @@ func (c *Client) ObserveShards(ctx context.Context, set string, yield func(Shard
 	return c.group.FollowShards(ctx, set, yield)
 }
 
-// Wait waits for the goroutines of a client that has stopped.
-func (c *Client) Wait() { c.requests.wait() }
+// Wait waits for the goroutines of a client that has stopped, and until each end of a lease or of a hold is reported: one that came before Stopped may be under way
+// on another goroutine, such as that of a timer.
+func (c *Client) Wait() {
+	c.losses.underWay.Wait()
+	c.requests.wait()
+}
 
 // registrationExpired registers this process under another incarnation, after the
 // group has let the given one expire: no lease is bound to that any more.

@@ -256,6 +256,8 @@ func (l *Lease) endIf(why error, what ending, may func() bool) bool {
 		return false
 	}
 	l.err = why
+	l.client.losses.underWay.Add(1)
+	defer l.client.losses.underWay.Done()
 	l.until.Store(int64(longAgo))
 	if l.timer != nil {
 		l.timer.Stop()
@@ -277,7 +279,7 @@ func (l *Lease) endIf(why error, what ending, may func() bool) bool {
 	l.mu.Unlock()
 	close(l.done)
 	if l.keeper.used.Load() {
-		time.AfterFunc(0, l.keeper.stop) // its mu may be held
+		l.client.requests.start(l.keeper.stop) // its mu may be held
 	}
 	l.client.leases.drop(l)
 	if what == lost {

@@ -44,6 +44,10 @@ type losses struct {
 	log    *slog.Logger
 	lost   *metrics.Counter // Metrics.Lost
 	report func(name string, fence uint64)
+
+	// underWay counts what has ended and is not reported yet. It grows while the mu of the lease is held: Stopped, which ends each lease, comes after, and Wait
+	// after that.
+	underWay sync.WaitGroup
 }
 
 // note logs the loss of a lease and of its holds, and reports each hold.

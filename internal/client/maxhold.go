@@ -100,6 +100,8 @@ func (l *Lease) endOverdue(h *Hold) bool {
 	b.until.Store(int64(longAgo))
 	l.unlist(h)
 	h.lost.close(true)
+	l.client.losses.underWay.Add(1)
+	defer l.client.losses.underWay.Done()
 	l.mu.Unlock()
 	l.client.losses.noteOverdue(h)
 	return true
