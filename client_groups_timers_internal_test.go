@@ -101,7 +101,7 @@ func TestClientGroups_ReturnRenews(t *testing.T) {
 // The timer that looks whether a group is used ends with the group.
 func TestClientGroups_DeletedTimer(t *testing.T) {
 	inClientBubble(t, func(t *testing.T, _ *memnet.Network, c *Client, f *remoteGroup) {
-		if err := c.DeleteGroup(t.Context(), "x"); err != nil {
+		if err := c.DeleteGroup(t.Context(), "x", Force()); err != nil {
 			t.Fatal(err)
 		}
 		_ = c.Close(t.Context())

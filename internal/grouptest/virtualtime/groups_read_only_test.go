@@ -118,7 +118,7 @@ func (g *membership) readDeletedGroup(opts []conclave.ReadOption) {
 	g.Net.Partition(lagging, leader)
 	g.Net.Partition(lagging, other)
 	pass(10 * time.Second)
-	grouptest.Must(t, g.Nodes[leader].DeleteGroup(ctx, "a"))
+	grouptest.Must(t, g.Nodes[leader].DeleteGroup(ctx, "a", conclave.Force()))
 	g.tenants(leader, "a")
 	grouptest.MustPut(t, g.Nodes[leader].WithGroup("a").KV(), "k", "new")
 	var others atomic.Bool
