@@ -48,7 +48,7 @@ func startGroup(t *testing.T) []*Member {
 // leaderOf waits until a member knows the leader.
 func leaderOf(t *testing.T, m *Member) uint64 {
 	t.Helper()
-	for ; ; <-time.After(time.Millisecond) {
+	for ; ; <-time.After(time.Millisecond) { // nothing signals it
 		if err := m.replica.Read(t.Context(), func(Machine) {}); err != nil { // the leader has confirmed it
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func transferToEach(t *testing.T, members []*Member) {
 	for _, asking := range members {
 		for _, to := range members {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			for ; ; <-time.After(time.Millisecond) {
+			for ; ; <-time.After(time.Millisecond) { // nothing signals it
 				err := asking.replica.TransferLeadership(ctx, to.identity.Member)
 				if err == nil && leaderOf(t, asking) == to.identity.Member {
 					break

@@ -42,7 +42,7 @@ func queue(t *testing.T, ctx context.Context, l *conclave.FencedLock) <-chan gra
 		fence, err := l.Lock(ctx)
 		granted <- grant{fence, err}
 	}()
-	for ; ; <-time.After(time.Millisecond) {
+	for ; ; <-time.After(time.Millisecond) { // nothing signals it
 		info, err := l.Info(ctx)
 		if err != nil {
 			t.Fatal(err)
