@@ -116,7 +116,7 @@ func TestBlocking_Ends(t *testing.T) {
 
 // A thousand queries wait, and others are answered as before.
 func TestBlocking_Thousand(t *testing.T) {
-	a := serve(t, nil)
+	a := serve(t, &consulapi.Options{Timeout: time.Minute}) // all read at once after the last write
 	a.do("PUT", "/v1/kv/a", "1")
 	index := a.do("GET", "/v1/kv/a").header.Get("X-Consul-Index")
 	var all sync.WaitGroup
