@@ -40,3 +40,19 @@ func TestApplication_BlocksBesideGroups(t *testing.T) {
 		})
 	}
 }
+
+// While all functions of the application return, Close of a client takes no time, however many further groups it is connected to: connections that the
+// application's Dial has made are read until they end.
+func TestApplication_ClosesBesideGroups(t *testing.T) {
+	t.Parallel()
+	inHostedBubble(t, func(h *hosted) {
+		c, err := conclave.Dial(Bounded(h.T), h.clientConfig(h.client, 0))
+		Must(h.T, err)
+		for i := range 4 {
+			tenant, err := c.CreateGroup(Bounded(h.T), fmt.Sprint("tenant-", i), conclave.GroupConfig{})
+			Must(h.T, err)
+			MustLock(h.T, tenant.FencedLock("x"))
+		}
+		h.wantCloses(c, BubbleElection)
+	})
+}
