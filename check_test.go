@@ -37,30 +37,32 @@ func TestCheck_States(t *testing.T) {
 }
 
 func TestCheck_TTL(t *testing.T) {
-	t.Parallel()
-	n := grouptest.Alone(t)
-	c := grouptest.MustCheck(t, n, "heartbeat", 10*time.Second)
-	on := &conclave.SessionConfig{Checks: []string{"heartbeat"}}
-	s := grouptest.MustSession(t, n, on)
-	<-s.Done()
-	grouptest.WantError(t, s.Err(), conclave.ErrSessionExpired)
-	_, err := n.NewSession(t.Context(), on)
-	grouptest.WantError(t, err, conclave.ErrCheckCritical)
-	grouptest.Must(t, c.Pass(t.Context()))
-	grouptest.MustSession(t, n, on)
+	grouptest.InBubble(t, 1, func(g *grouptest.Group) {
+		n := g.Nodes[0]
+		c := grouptest.MustCheck(g.T, n, "heartbeat", 10*time.Second)
+		on := &conclave.SessionConfig{Checks: []string{"heartbeat"}}
+		s := grouptest.MustSession(g.T, n, on)
+		<-s.Done()
+		grouptest.WantError(g.T, s.Err(), conclave.ErrSessionExpired)
+		_, err := n.NewSession(g.T.Context(), on)
+		grouptest.WantError(g.T, err, conclave.ErrCheckCritical)
+		grouptest.Must(g.T, c.Pass(g.T.Context()))
+		grouptest.MustSession(g.T, n, on)
+	})
 }
 
 func TestCheck_RegisteredAgainWithoutTTL(t *testing.T) {
-	t.Parallel()
-	n := grouptest.Alone(t)
-	grouptest.MustCheck(t, n, "heartbeat", 10*time.Second)
-	grouptest.MustCheck(t, n, "heartbeat", 0)
-	s := grouptest.MustSession(t, n, &conclave.SessionConfig{Checks: []string{"heartbeat"}})
-	select {
-	case <-s.Done():
-		t.Fatal(s.Err())
-	case <-time.After(11 * time.Second): // longer than the former TTL
-	}
+	grouptest.InBubble(t, 1, func(g *grouptest.Group) {
+		n := g.Nodes[0]
+		grouptest.MustCheck(g.T, n, "heartbeat", 10*time.Second)
+		grouptest.MustCheck(g.T, n, "heartbeat", 0)
+		s := grouptest.MustSession(g.T, n, &conclave.SessionConfig{Checks: []string{"heartbeat"}})
+		select {
+		case <-s.Done():
+			g.T.Fatal(s.Err())
+		case <-time.After(11 * time.Second): // longer than the former TTL
+		}
+	})
 }
 
 func TestCheck_Deregistered(t *testing.T) {

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"log"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/conclave-go/conclave"
-	"github.com/conclave-go/conclave/conclavetest"
 )
 
 // The example files hold every snippet of README.md and docs/GUIDE.md, so the
@@ -251,22 +249,6 @@ func packageComment(ctx context.Context) error {
 }
 
 var _ = packageComment
-
-func TestInvoices_HolderKilled(t *testing.T) {
-	t.Parallel()
-	group := conclavetest.Start(t, 3)
-	old, err := group.Node(0).FencedLock("invoices").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	group.Kill(0)
-
-	fence, err := group.Node(1).FencedLock("invoices").Lock(t.Context())
-	if err != nil || fence <= old {
-		t.Errorf("granted %v after %v: %v", fence, old, err)
-	}
-}
 
 func openOne(ctx context.Context) *conclave.Node { return openIn(ctx, "") }
 

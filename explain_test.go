@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
@@ -21,49 +22,49 @@ func mustExplain(t testing.TB, n grouptest.Access, lock string) conclave.Explana
 }
 
 func TestExplain_HolderAndQueueOnThreeMembers(t *testing.T) {
-	t.Parallel()
-	g := grouptest.Start(t, 3)
-	asking, holding, waiting := g.Nodes[0], g.Nodes[1], g.Nodes[2]
-	s := grouptest.MustSession(t, holding, &conclave.SessionConfig{Name: "invoices", TTL: time.Minute, LockDelay: 7 * time.Second, NoChecks: true})
-	held := s.FencedLock("x", conclave.Reentrant(0))
-	fence := grouptest.MustLock(t, held)
-	grouptest.MustLock(t, held)
-	grouptest.StartLock(t, waiting.FencedLock("x"))
+	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+		asking, holding, waiting := g.Nodes[0], g.Nodes[1], g.Nodes[2]
+		s := grouptest.MustSession(g.T, holding, &conclave.SessionConfig{Name: "invoices", TTL: time.Minute, LockDelay: 7 * time.Second, NoChecks: true})
+		held := s.FencedLock("x", conclave.Reentrant(0))
+		fence := grouptest.MustLock(g.T, held)
+		grouptest.MustLock(g.T, held)
+		grouptest.StartLock(g.T, waiting.FencedLock("x"))
 
-	e := mustExplain(t, asking, "x")
-	for !e.Holder.Alive || len(e.Queue) == 0 || !e.Queue[0].Alive { // gossip may not have seen all at once
-		grouptest.Pass(5 * time.Millisecond)
-		e = mustExplain(t, asking, "x")
-	}
-	h := e.Holder
-	if !e.Held || e.Fence != fence || e.Holds != 2 || e.Lingering || e.Delay != 0 || e.Lock != "x" {
-		t.Errorf("%+v", e)
-	}
-	if h.Node != g.ID(1) || h.NodeName != "member-1" || !h.Alive || h.Session != s.ID() || h.SessionName != "invoices" || h.TTL != time.Minute {
-		t.Errorf("holder %+v", h)
-	}
-	if h.Renewed < 0 || h.Remaining <= 0 || h.Remaining+h.Renewed != time.Minute {
-		t.Errorf("renewed %v ago, with %v left of a minute", h.Renewed, h.Remaining)
-	}
-	if e.Waiters != 1 || len(e.Queue) != 1 {
-		t.Fatalf("queue %+v", e.Queue)
-	}
-	if w := e.Queue[0]; w.Node != g.ID(2) || w.NodeName != "member-2" || !w.Alive || w.Session != grouptest.OwnSession(t, waiting) || w.TTL != time.Minute {
-		t.Errorf("waiter %+v", w)
-	}
+		e := mustExplain(g.T, asking, "x")
+		for !e.Holder.Alive || len(e.Queue) == 0 || !e.Queue[0].Alive { // gossip may not have seen all at once
+			grouptest.Pass(5 * time.Millisecond)
+			e = mustExplain(g.T, asking, "x")
+		}
+		h := e.Holder
+		if !e.Held || e.Fence != fence || e.Holds != 2 || e.Lingering || e.Delay != 0 || e.Lock != "x" {
+			g.T.Errorf("%+v", e)
+		}
+		if h.Node != g.ID(1) || h.NodeName != "member-1" || !h.Alive || h.Session != s.ID() || h.SessionName != "invoices" || h.TTL != time.Minute {
+			g.T.Errorf("holder %+v", h)
+		}
+		if h.Renewed < 0 || h.Remaining <= 0 || h.Remaining+h.Renewed != time.Minute {
+			g.T.Errorf("renewed %v ago, with %v left of a minute", h.Renewed, h.Remaining)
+		}
+		if e.Waiters != 1 || len(e.Queue) != 1 {
+			g.T.Fatalf("queue %+v", e.Queue)
+		}
+		if w := e.Queue[0]; w.Node != g.ID(2) || w.NodeName != "member-2" || !w.Alive || w.Session != grouptest.OwnSession(g.T, waiting) || w.TTL != time.Minute {
+			g.T.Errorf("waiter %+v", w)
+		}
 
-	g.Kill(1)
-	for e.Holder.Alive {
-		grouptest.Pass(time.Millisecond)
-		e = mustExplain(t, asking, "x")
-	}
-	if !e.Held || e.Holder.Session != s.ID() {
-		t.Errorf("a holder of which the process died: %+v", e)
-	}
-	grouptest.Must(t, asking.CloseSession(grouptest.Bounded(t), s.ID()))
-	if e = mustExplain(t, asking, "x"); e.Held || e.Holder != (conclave.LockOwner{}) || e.Delay <= 0 || e.Waiters != 1 || len(e.Queue) != 1 {
-		t.Errorf("in its lock-delay: %+v", e)
-	}
+		g.Kill(1)
+		for e.Holder.Alive {
+			grouptest.Pass(5 * time.Millisecond)
+			e = mustExplain(g.T, asking, "x")
+		}
+		if !e.Held || e.Holder.Session != s.ID() {
+			g.T.Errorf("a holder of which the process died: %+v", e)
+		}
+		grouptest.Must(g.T, asking.CloseSession(grouptest.Bounded(g.T), s.ID()))
+		if e = mustExplain(g.T, asking, "x"); e.Held || e.Holder != (conclave.LockOwner{}) || e.Delay <= 0 || e.Waiters != 1 || len(e.Queue) != 1 {
+			g.T.Errorf("in its lock-delay: %+v", e)
+		}
+	}, grouptest.Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.SessionTTL = time.Minute }))
 }
 
 // The failure detector does not watch a client, which must not look dead.

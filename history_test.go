@@ -13,7 +13,7 @@ import (
 )
 
 // happened returns the latest event of a kind, once the node has noticed one.
-func happened(t *testing.T, n *conclave.Node, kind conclave.HistoryKind) conclave.HistoryEvent {
+func happened(t testing.TB, n *conclave.Node, kind conclave.HistoryKind) conclave.HistoryEvent {
 	t.Helper()
 	for end := grouptest.Bounded(t); ; {
 		all := n.History()
@@ -25,12 +25,12 @@ func happened(t *testing.T, n *conclave.Node, kind conclave.HistoryKind) conclav
 		if end.Err() != nil {
 			t.Fatalf("no event %v in %+v", kind, all)
 		}
-		grouptest.Pass(time.Millisecond)
+		grouptest.Pass(5 * time.Millisecond)
 		grouptest.MustUnlock(t, mustLocked(t, n)) // an entry later
 	}
 }
 
-func mustLocked(t *testing.T, n *conclave.Node) *conclave.FencedLock {
+func mustLocked(t testing.TB, n *conclave.Node) *conclave.FencedLock {
 	l := n.FencedLock("progress")
 	grouptest.MustLock(t, l)
 	return l
@@ -130,9 +130,22 @@ func TestHistory_Members(t *testing.T) {
 
 // Each member notices that another one is dead, and that it is alive again.
 func TestHistory_Deaths(t *testing.T) {
-	t.Parallel()
 	var redundant [3]chan struct{} // closed once all three are seen alive
-	g := grouptest.Start(t, 3, grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
+	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+		leader := g.Leader()
+		victim := (leader + 1) % 3
+		n := g.Nodes[leader]
+		<-redundant[leader]
+		id, name := g.ID(victim), g.Nodes[victim].Status().Name
+		g.Kill(victim)
+		if e := happened(g.T, n, conclave.HistoryMemberDead); e.Member != id || e.MemberName != name {
+			g.T.Errorf("dead: %+v", e)
+		}
+		g.Start(victim)
+		if e := happened(g.T, n, conclave.HistoryMemberAlive); e.Member != id || e.MemberName != name {
+			g.T.Errorf("alive: %+v", e)
+		}
+	}, grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
 		seen, once := make(chan struct{}), sync.Once{}
 		redundant[i] = seen
 		c.Events = &conclave.Events{RedundancyChanged: func(voters int) {
@@ -141,19 +154,6 @@ func TestHistory_Deaths(t *testing.T) {
 			}
 		}}
 	}))
-	leader := g.Leader()
-	victim := (leader + 1) % 3
-	n := g.Nodes[leader]
-	<-redundant[leader]
-	id, name := g.ID(victim), g.Nodes[victim].Status().Name
-	g.Kill(victim)
-	if e := happened(t, n, conclave.HistoryMemberDead); e.Member != id || e.MemberName != name {
-		t.Errorf("dead: %+v", e)
-	}
-	g.Start(victim)
-	if e := happened(t, n, conclave.HistoryMemberAlive); e.Member != id || e.MemberName != name {
-		t.Errorf("alive: %+v", e)
-	}
 }
 
 // A restart of a process, without a graceful shutdown, ends its sessions. The history of the

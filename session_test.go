@@ -153,18 +153,20 @@ func TestSession_TwoOfOneNode(t *testing.T) {
 // The node renews by the smallest TTL, also when that session is opened after the
 // next renewal was scheduled.
 func TestSession_RenewedBySmallestTTL(t *testing.T) {
-	t.Parallel()
-	n := grouptest.Alone(t)
-	long := grouptest.MustSession(t, n, &conclave.SessionConfig{TTL: time.Hour})
-	short := grouptest.MustSession(t, n, &conclave.SessionConfig{TTL: 10 * time.Second})
-	select {
-	case <-short.Done():
-		t.Fatal(short.Err())
-	case <-time.After(11 * time.Second): // the session has to outlive its TTL
-	}
-	if long.Err() != nil || short.Err() != nil {
-		t.Fatal(long.Err(), short.Err())
-	}
+	grouptest.InBubble(t, 1, func(g *grouptest.Group) {
+		n := g.Nodes[0]
+		long := grouptest.MustSession(g.T, n, &conclave.SessionConfig{TTL: time.Hour})
+		grouptest.Pass(time.Second)
+		short := grouptest.MustSession(g.T, n, &conclave.SessionConfig{TTL: 10 * time.Second})
+		select {
+		case <-short.Done():
+			g.T.Fatal(short.Err())
+		case <-time.After(11 * time.Second): // the session has to outlive its TTL
+		}
+		if long.Err() != nil || short.Err() != nil {
+			g.T.Fatal(long.Err(), short.Err())
+		}
+	})
 }
 
 func TestSession_AfterNodeClose(t *testing.T) {

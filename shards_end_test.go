@@ -14,7 +14,7 @@ import (
 )
 
 // wantGivenAway wants nothing left of a set.
-func wantGivenAway(t *testing.T, s *conclave.Shards) {
+func wantGivenAway(t testing.TB, s *conclave.Shards) {
 	t.Helper()
 	info, err := s.Info(t.Context())
 	if err != nil || info.Count != 0 || info.Workers != nil {
@@ -101,27 +101,27 @@ func TestShards_WorkReturnsEarly(t *testing.T) {
 
 // What a work returns when its context has ended is an error of Run only if it is another one.
 func TestShards_ErrorsAtTheEnd(t *testing.T) {
-	t.Parallel()
-	n := grouptest.Alone(t)
-	s := n.Shards("orders", 3)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errBackup) // all works begin meanwhile
-	defer cancel()
-	returns := []func(ctx context.Context) error{
-		func(ctx context.Context) error { return ctx.Err() },
-		func(ctx context.Context) error { return context.Cause(ctx) },
-		func(context.Context) error { return errors.New("shard 2 is not flushed") },
-	}
-	err := s.Run(ctx, func(ctx context.Context, shard int, _ conclave.Fence) error {
-		<-ctx.Done()
-		return returns[shard](ctx)
+	grouptest.InBubble(t, 1, func(g *grouptest.Group) {
+		s := g.Nodes[0].Shards("orders", 3)
+		ctx, cancel := context.WithTimeoutCause(g.T.Context(), 5*time.Second, errBackup) // all works begin meanwhile
+		defer cancel()
+		returns := []func(ctx context.Context) error{
+			func(ctx context.Context) error { return ctx.Err() },
+			func(ctx context.Context) error { return context.Cause(ctx) },
+			func(context.Context) error { return errors.New("shard 2 is not flushed") },
+		}
+		err := s.Run(ctx, func(ctx context.Context, shard int, _ conclave.Fence) error {
+			<-ctx.Done()
+			return returns[shard](ctx)
+		})
+		grouptest.WantError(g.T, err, context.DeadlineExceeded)
+		if !strings.Contains(err.Error(), "shard 2 is not flushed") || strings.Count(err.Error(), "deadline exceeded") != 1 {
+			g.T.Error(err)
+		}
+		wantGivenAway(g.T, s)
+		err = s.Run(ctx, func(context.Context, int, conclave.Fence) error { g.T.Error("it works"); return nil })
+		grouptest.WantError(g.T, err, context.DeadlineExceeded)
 	})
-	grouptest.WantError(t, err, context.DeadlineExceeded)
-	if !strings.Contains(err.Error(), "shard 2 is not flushed") || strings.Count(err.Error(), "deadline exceeded") != 1 {
-		t.Error(err)
-	}
-	wantGivenAway(t, s)
-	err = s.Run(ctx, func(context.Context, int, conclave.Fence) error { t.Error("it works"); return nil })
-	grouptest.WantError(t, err, context.DeadlineExceeded)
 }
 
 // A shard is taken from a work that does not return within Grace, and the same process does not call it for the shard again before.
