@@ -3,8 +3,10 @@ package conclaveprom
 import (
 	"context"
 	"slices"
+	"testing"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
@@ -42,7 +44,15 @@ func (s *scene) resend() {
 	grouptest.Must(s.t, <-put)
 }
 
-// partition cuts off a voter that follows.
+// partition cuts off a voter that follows. What notices it takes many seconds, of virtual time.
+func partition(t *testing.T, moved map[string]bool) {
+	grouptest.InBubble(t, 4, func(g *grouptest.Group) {
+		s := &scene{Group: g, t: g.T, moved: moved, again: grouptest.BubbleHeartbeat}
+		s.measure()
+		s.partition()
+	}, grouptest.Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.Voters, c.Limits.Calls = 3, 8 }))
+}
+
 func (s *scene) partition() {
 	leader := s.Leader()
 	away := slices.IndexFunc(s.Nodes, func(n *conclave.Node) bool {

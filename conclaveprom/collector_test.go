@@ -26,34 +26,41 @@ import (
 // scene is a group whose metrics a test moves.
 type scene struct {
 	*grouptest.Group
-	t      *testing.T
+	t      testing.TB
 	losing atomic.Bool // what members forward to the leader is lost
 	lost   chan struct{}
 	moved  map[string]bool // metrics, by name
 	gather []func() map[string]float64
+	again  time.Duration // between two polls
 }
 
-func newScene(t *testing.T) *scene {
-	s := &scene{t: t, lost: make(chan struct{}, 1), moved: make(map[string]bool)}
+func newScene(t *testing.T, moved map[string]bool) *scene {
+	s := &scene{t: t, lost: make(chan struct{}, 1), moved: moved, again: 5 * time.Millisecond}
 	s.Group = grouptest.Start(t, 4, grouptest.MemoryNetwork, grouptest.PoweredDisks, grouptest.ShortLog, grouptest.LongElections,
 		grouptest.Edit(func(i int, c *conclave.Config, seams *cluster.Seams) {
-			if c.Voters, c.Limits.Calls, c.MeasuredJobs = 3, 8, []string{"report", "never"}; i == 0 {
+			c.Voters, c.MeasuredJobs = 3, []string{"report", "never"}
+			if i == 0 {
 				c.Logger = slog.New(brokenHandler{slog.NewTextHandler(io.Discard, nil)})
 			}
 			seams.Effects = s.loseForwards
 		}))
+	s.measure()
+	return s
+}
+
+// measure has each node measured.
+func (s *scene) measure() {
 	for _, node := range s.Nodes {
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(New(node))
 		s.gather = append(s.gather, func() map[string]float64 {
 			families, err := registry.Gather()
 			if err != nil {
-				t.Errorf("gather: %v", err)
+				s.t.Errorf("gather: %v", err)
 			}
 			return values(families)
 		})
 	}
-	return s
 }
 
 // loseForwards runs on the loop of each member.
@@ -126,7 +133,7 @@ func (s *scene) becomes(name string, ok func() bool) {
 // is counted at each heartbeat.
 func (s *scene) await(missing func() string) {
 	s.t.Helper()
-	deadline, again := time.After(5*time.Minute), time.NewTicker(5*time.Millisecond)
+	deadline, again := time.After(5*time.Minute), time.NewTicker(s.again)
 	defer again.Stop()
 	for missing() != "" {
 		select {
@@ -140,7 +147,9 @@ func (s *scene) await(missing func() string) {
 // Each metric moves with what it counts, and only if that happens on this node or in the
 // group.
 func TestCollector_EachMetricMoves(t *testing.T) {
-	s := newScene(t)
+	moved := make(map[string]bool)
+	partition(t, moved)
+	s := newScene(t, moved)
 	s.locks()
 	s.semaphoresAndElections()
 	s.keys()
@@ -152,11 +161,10 @@ func TestCollector_EachMetricMoves(t *testing.T) {
 	s.leadership()
 	s.stall()
 	s.resend()
-	s.partition()
 	s.snapshot()
 	s.end()
 	for name := range describe() {
-		if !s.moved[name] {
+		if !moved[name] {
 			t.Errorf("nothing has moved %s", name)
 		}
 	}

@@ -98,7 +98,7 @@ func TestCollector_MeasuredJobsOfGroupCreatedAgain(t *testing.T) {
 	g := grouptest.Start(t, 3, grouptest.MemoryNetwork, grouptest.Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) {
 		c.MeasuredGroupJobs = map[string][]string{"tenant": {"report", "never"}, "nowhere": {"report"}}
 	}))
-	s := &scene{Group: g, t: t, moved: make(map[string]bool)}
+	s := &scene{Group: g, t: t, moved: make(map[string]bool), again: 5 * time.Millisecond}
 	for _, n := range g.Nodes {
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(New(n))
