@@ -14,6 +14,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv("CONCLAVE_TEST_PROCESS") != "" {
 		os.Exit(runMember())
 	}
-	_ = flag.Set("test.parallel", "6") // they wait for processes and timers; -parallel overrides it, and the flag exists
+	_ = flag.Set("test.parallel", "8") // they wait for processes and timers; -parallel overrides it, and the flag exists
 	goleak.VerifyTestMain(m)
 }

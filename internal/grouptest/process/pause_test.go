@@ -56,6 +56,7 @@ func wantLost(p *process, lock string) {
 
 // The holder is stopped until the group has granted the lock to another process.
 func TestPause_Holder(t *testing.T) {
+	t.Parallel()
 	for _, role := range []string{"follower", "leader"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
