@@ -49,56 +49,58 @@ func TestDiskFailure_StopsNodeOnly(t *testing.T) {
 	for _, kind := range []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileWriteAt} {
 		for _, reason := range []error{syscall.EIO, syscall.ENOSPC} {
 			t.Run(fmt.Sprintf("%v/%v", kind, reason), func(t *testing.T) {
-				t.Parallel()
 				disk := &faultyDisk{kind: kind, reason: reason}
-				g := Start(t, 3, ShortSessions, Edit(func(i int, c *conclave.Config, h *cluster.Seams) {
-					c.Dir = "data"
+				InBubble(t, 3, func(g *Group) { failDisk(g, disk) }, Edit(func(i int, c *conclave.Config, h *cluster.Seams) {
 					h.FS = vfs.NewMem()
 					if i == 0 {
 						h.FS = errorfs.Wrap(h.FS, disk)
 					}
 				}))
-				victim := g.Nodes[0]
-				l := victim.FencedLock("x")
-				f := MustLock(t, l)
-				lost := l.Lost()
-				disk.broken.Store(true)
-				var wg sync.WaitGroup
-				wg.Go(func() { // load on the disk
-					other := victim.FencedLock("y")
-					for {
-						if _, err := other.Lock(t.Context()); err != nil {
-							return
-						}
-						_ = other.Unlock(t.Context())
-					}
-				})
-				select {
-				case <-victim.Done():
-				case <-time.After(patience):
-					t.Fatal("the node has not stopped")
-				}
-				wg.Wait()
-				stopped := victim.Err()
-				WantError(t, stopped, reason)
-				<-lost
-				_, err := l.Fence()
-				WantError(t, err, conclave.ErrLockOwnershipLost)
-				_, err = victim.FencedLock("z").TryLock(t.Context())
-				WantError(t, err, conclave.ErrClosed)
-				if !errors.Is(err, reason) {
-					t.Errorf("%v does not wrap why the node has stopped", err)
-				}
-				for _, part := range []string{"disk", "data/"} {
-					if !strings.Contains(stopped.Error(), part) {
-						t.Errorf("%v does not name %q", stopped, part)
-					}
-				}
-				if again := MustLock(t, g.Nodes[1].FencedLock("x")); again <= f {
-					t.Errorf("fence %v after %v", again, f)
-				}
 			})
 		}
+	}
+}
+
+// failDisk has the disk of the first member fail, which holds a lock.
+func failDisk(g *Group, disk *faultyDisk) {
+	victim := g.Nodes[0]
+	l := victim.FencedLock("x")
+	f := MustLock(g.T, l)
+	lost := l.Lost()
+	disk.broken.Store(true)
+	var wg sync.WaitGroup
+	wg.Go(func() { // load on the disk
+		other := victim.FencedLock("y")
+		for {
+			if _, err := other.Lock(g.T.Context()); err != nil {
+				return
+			}
+			_ = other.Unlock(g.T.Context())
+		}
+	})
+	select {
+	case <-victim.Done():
+	case <-time.After(patience):
+		g.T.Fatal("the node has not stopped")
+	}
+	wg.Wait()
+	stopped := victim.Err()
+	WantError(g.T, stopped, disk.reason)
+	<-lost
+	_, err := l.Fence()
+	WantError(g.T, err, conclave.ErrLockOwnershipLost)
+	_, err = victim.FencedLock("z").TryLock(g.T.Context())
+	WantError(g.T, err, conclave.ErrClosed)
+	if !errors.Is(err, disk.reason) {
+		g.T.Errorf("%v does not wrap why the node has stopped", err)
+	}
+	for _, part := range []string{"disk", "data/"} {
+		if !strings.Contains(stopped.Error(), part) {
+			g.T.Errorf("%v does not name %q", stopped, part)
+		}
+	}
+	if again := MustLock(g.T, g.Nodes[1].FencedLock("x")); again <= f {
+		g.T.Errorf("fence %v after %v", again, f)
 	}
 }
 

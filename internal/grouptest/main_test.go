@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "6") // they wait for disks and timers more than they compute; -parallel overrides it, and the flag exists
+	_ = flag.Set("test.parallel", "8") // they wait for disks and timers more than they compute; -parallel overrides it, and the flag exists
 	goleak.VerifyTestMain(m)
 }
 

@@ -251,41 +251,41 @@ func TestRegistration_ExpiredWithSessionWithoutTTL(t *testing.T) {
 // reaches the group again. A release that it sent meanwhile does not affect the new
 // owner.
 func TestAttach_ProcessDisconnected(t *testing.T) {
-	t.Parallel()
-	g := Start(t, 3, MemoryNetwork, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { s.IncarnationTTL = 10 * time.Second }))
-	away := (g.Leader() + 1) % 3
-	cut, other := g.Nodes[away], g.Nodes[(away+1)%3]
-	s := MustSession(t, cut, Lasting())
-	kept, given := s.FencedLock("kept"), s.FencedLock("given")
-	MustLock(t, given)
-	f := MustLock(t, kept)
-	g.Disconnect(away)
-	WantError(t, given.Unlock(Expired()), conclave.ErrUnknown)
-	attached, err := other.AttachSession(Bounded(t), s.ID())
-	for errors.Is(err, conclave.ErrSessionBound) { // until the registration of its process has expired
-		Pass(5 * time.Millisecond)
-		attached, err = other.AttachSession(Bounded(t), s.ID())
-	}
-	Must(t, err)
-	if got, err := kept.Fence(); err != nil || got != f || s.Err() != nil {
-		t.Fatal(got, err, s.Err())
-	}
-	again := attached.FencedLock("kept")
-	if next := MustLock(t, again); next <= f {
-		t.Fatalf("fence %v after %v", next, f)
-	}
-	MustLock(t, attached.FencedLock("given"))
-
-	g.Net.Rejoin(away)
-	<-s.Done()
-	WantError(t, s.Err(), conclave.ErrSessionExpired)
-	WantError(t, kept.Unlock(t.Context()), conclave.ErrLockOwnershipLost)
-	MustLock(t, cut.FencedLock("after the pending release"))
-	for _, name := range []string{"kept", "given"} {
-		info, err := other.FencedLock(name).Info(Bounded(t))
-		if err != nil || info.Session != s.ID() || info.Node != other.Status().ID {
-			t.Fatalf("%+v %v", info, err)
+	InBubble(t, 3, func(g *Group) {
+		away := (g.Leader() + 1) % 3
+		cut, other := g.Nodes[away], g.Nodes[(away+1)%3]
+		s := MustSession(g.T, cut, Lasting())
+		kept, given := s.FencedLock("kept"), s.FencedLock("given")
+		MustLock(g.T, given)
+		f := MustLock(g.T, kept)
+		g.Disconnect(away)
+		WantError(g.T, given.Unlock(Expired()), conclave.ErrUnknown)
+		attached, err := other.AttachSession(Bounded(g.T), s.ID())
+		for errors.Is(err, conclave.ErrSessionBound) { // until the registration of its process has expired
+			Pass(5 * time.Millisecond)
+			attached, err = other.AttachSession(Bounded(g.T), s.ID())
 		}
-	}
-	MustUnlock(t, again)
+		Must(g.T, err)
+		if got, err := kept.Fence(); err != nil || got != f || s.Err() != nil {
+			g.T.Fatal(got, err, s.Err())
+		}
+		again := attached.FencedLock("kept")
+		if next := MustLock(g.T, again); next <= f {
+			g.T.Fatalf("fence %v after %v", next, f)
+		}
+		MustLock(g.T, attached.FencedLock("given"))
+
+		g.Net.Rejoin(away)
+		<-s.Done()
+		WantError(g.T, s.Err(), conclave.ErrSessionExpired)
+		WantError(g.T, kept.Unlock(g.T.Context()), conclave.ErrLockOwnershipLost)
+		MustLock(g.T, cut.FencedLock("after the pending release"))
+		for _, name := range []string{"kept", "given"} {
+			info, err := other.FencedLock(name).Info(Bounded(g.T))
+			if err != nil || info.Session != s.ID() || info.Node != other.Status().ID {
+				g.T.Fatalf("%+v %v", info, err)
+			}
+		}
+		MustUnlock(g.T, again)
+	}, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { s.IncarnationTTL = 10 * time.Second }))
 }

@@ -56,42 +56,6 @@ func numbers(t *testing.T, n *conclave.Node) map[string]uint32 {
 	return by
 }
 
-// A lock of one group and one of the same name in another one are two, with fences of their own; each excludes its
-// users on all members.
-func TestGroup_LocksOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	g := start(t, 3, gt.ShortSessions)
-	ctx := gt.Bounded(t)
-	tenant := create(t, g.Nodes[0], "tenant")
-	gt.MustLock(t, g.Nodes[0].FencedLock("x"))
-	first := gt.MustLock(t, tenant.FencedLock("x"))
-	for _, i := range g.All() {
-		if _, err := g.Nodes[i].WithGroup("tenant").FencedLock("x").TryLock(ctx); !errors.Is(err, conclave.ErrLocked) {
-			t.Errorf("member %d: %v", i, err)
-		}
-	}
-	other := g.Nodes[1].WithGroup("tenant").FencedLock("x")
-	again := gt.StartLock(t, other)
-	l := tenant.FencedLock("y")
-	gt.MustLock(t, l)
-	gt.MustUnlock(t, l)
-	s := gt.OwnSession(t, g.Nodes[0])
-	if err := g.Nodes[2].CloseSession(ctx, s); err != nil { // of the default group
-		t.Fatal(err)
-	}
-	if locked, err := tenant.FencedLock("x").Info(ctx); err != nil || locked.Fence != first {
-		t.Errorf("%+v, %v", locked, err)
-	}
-	if names := numbers(t, g.Nodes[2]); len(names) != 2 || names["tenant"] != 1 {
-		t.Errorf("groups %v", names)
-	}
-	g.Kill(0) // the holder: its session ends, and the waiter is granted the lock
-	gt.Must(t, <-again.Err)
-	if f, err := other.Fence(); err != nil || f <= first {
-		t.Errorf("fence %v after %v: %v", f, first, err)
-	}
-}
-
 // A group that does not exist has handles whose calls say so, until it is created, by whichever member.
 func TestGroup_NotFound(t *testing.T) {
 	t.Parallel()

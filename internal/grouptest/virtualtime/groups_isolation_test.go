@@ -1,10 +1,12 @@
 package virtualtime
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
@@ -50,6 +52,48 @@ func TestGroups_LoopOfOneStandsStill(t *testing.T) {
 		}
 		if _, err := held.Fence(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A lock of one group and one of the same name in another one are two, with fences of their own; each excludes its
+// users on all members.
+func TestGroup_LocksOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+		t, ctx := g.T, grouptest.Bounded(g.T)
+		tenant, err := g.Nodes[0].CreateGroup(ctx, "tenant", conclave.GroupConfig{})
+		grouptest.Must(t, err)
+		grouptest.MustLock(t, g.Nodes[0].FencedLock("x"))
+		first := grouptest.MustLock(t, tenant.FencedLock("x"))
+		for _, i := range g.All() {
+			if _, err := g.Nodes[i].WithGroup("tenant").FencedLock("x").TryLock(ctx); !errors.Is(err, conclave.ErrLocked) {
+				t.Errorf("member %d: %v", i, err)
+			}
+		}
+		other := g.Nodes[1].WithGroup("tenant").FencedLock("x")
+		again := grouptest.StartLock(t, other)
+		l := tenant.FencedLock("y")
+		grouptest.MustLock(t, l)
+		grouptest.MustUnlock(t, l)
+		s := grouptest.OwnSession(t, g.Nodes[0])
+		grouptest.Must(t, g.Nodes[2].CloseSession(ctx, s)) // of the default group
+		if locked, err := tenant.FencedLock("x").Info(ctx); err != nil || locked.Fence != first {
+			t.Errorf("%+v, %v", locked, err)
+		}
+		list, err := grouptest.Collect(g.Nodes[2].Groups(ctx))
+		grouptest.Must(t, err)
+		numbers := make(map[string]uint32)
+		for _, of := range list {
+			numbers[of.Name] = of.Number
+		}
+		if len(numbers) != 2 || numbers["tenant"] != 1 {
+			t.Errorf("groups %v", numbers)
+		}
+		g.Kill(0) // the holder: its session ends, and the waiter is granted the lock
+		grouptest.Must(t, <-again.Err)
+		if f, err := other.Fence(); err != nil || f <= first {
+			t.Errorf("fence %v after %v: %v", f, first, err)
 		}
 	})
 }
