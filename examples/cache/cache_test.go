@@ -11,23 +11,20 @@ import (
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/conclavetest"
-	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
 // caches starts a group with a cache on each node.
-func caches(t *testing.T, n int) []*cache {
+func caches(t *testing.T, n int) (*conclavetest.Group, []*cache) {
 	t.Helper()
-	return cachesOf(conclavetest.Start(t, n).Nodes())
-}
-
-func cachesOf(nodes []*conclave.Node) (all []*cache) {
-	for _, node := range nodes {
+	group := conclavetest.Start(t, n)
+	var all []*cache
+	for _, node := range group.Nodes() {
 		all = append(all, newCache(node, time.Hour))
 	}
-	return all
+	return group, all
 }
 
-func mustPut(t testing.TB, c *cache, text string) {
+func mustPut(t *testing.T, c *cache, text string) {
 	t.Helper()
 	if err := c.put(t.Context(), "k", text); err != nil {
 		t.Fatal(err)
@@ -35,7 +32,7 @@ func mustPut(t testing.TB, c *cache, text string) {
 }
 
 // mustGet reads until the key comes from memory, and each time it is as wanted.
-func mustGet(t testing.TB, c *cache, want string) {
+func mustGet(t *testing.T, c *cache, want string) {
 	t.Helper()
 	for {
 		text, near, err := c.get(t.Context(), "k")
@@ -51,7 +48,8 @@ func mustGet(t testing.TB, c *cache, want string) {
 // Readers of all nodes read while writers of all nodes write. No reader gets a value that is
 // older than the last write that had returned before the read.
 func TestCache_NeverOld(t *testing.T) {
-	all := caches(t, 3)
+	t.Parallel()
+	_, all := caches(t, 3)
 	mustPut(t, all[0], "0")
 	var (
 		written, near, far atomic.Int64
@@ -103,7 +101,7 @@ func TestCache_NeverOld(t *testing.T) {
 // The lock of a writer is lost before its write arrives. Once a reader has the value in memory,
 // the group refuses the write.
 func TestCache_LateWrite(t *testing.T) {
-	all := caches(t, 1)
+	_, all := caches(t, 1)
 	c := all[0]
 	mustPut(t, c, "old")
 	lock := c.item("k").lock
@@ -123,28 +121,26 @@ func TestCache_LateWrite(t *testing.T) {
 
 // A partitioned node reads nothing from memory once a write of the others has returned.
 func TestCache_ReaderPartitioned(t *testing.T) {
-	grouptest.InBubble(t, 3, func(g *grouptest.Group) { // the write waits for the end of the reader's session
-		all := cachesOf(g.Nodes)
-		leader := g.Leader()
-		away := (leader + 1) % 3
-		reader, writer := all[away], all[leader]
-		mustPut(g.T, writer, "first")
-		mustGet(g.T, reader, "first")
-		g.Net.Isolate(away)
-		mustPut(g.T, writer, "second")
-		ctx, cancel := context.WithTimeout(g.T.Context(), 100*time.Millisecond)
-		defer cancel()
-		if text, near, err := reader.get(ctx, "k"); err == nil {
-			g.T.Errorf("got %q, from memory %v, of a node without a majority", text, near)
-		}
-		g.Net.Rejoin(away)
-		mustGet(g.T, reader, "second")
-	})
+	t.Parallel()
+	group, all := caches(t, 3)
+	leader := group.Leader()
+	reader, writer := all[(leader+1)%3], all[leader]
+	mustPut(t, writer, "first")
+	mustGet(t, reader, "first")
+	group.Partition([]int{(leader + 1) % 3})
+	mustPut(t, writer, "second")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if text, near, err := reader.get(ctx, "k"); err == nil {
+		t.Errorf("got %q, from memory %v, of a node without a majority", text, near)
+	}
+	group.Heal()
+	mustGet(t, reader, "second")
 }
 
 // A key that was never written is empty, and read from memory too.
 func TestCache_Missing(t *testing.T) {
-	all := caches(t, 1)
+	_, all := caches(t, 1)
 	mustGet(t, all[0], "")
 	mustPut(t, all[0], "now")
 	mustGet(t, all[0], "now")
