@@ -92,7 +92,7 @@ func TestPause_Holder(t *testing.T) {
 	}
 }
 
-// The leader is stopped for three TTLs. When it continues it believes that it leads
+// The leader is stopped for two TTLs. When it continues it believes that it leads
 // and that no session was renewed. Sessions that were renewed with its successor
 // survive that (etcd#15247).
 func TestPause_Leader(t *testing.T) {
