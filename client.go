@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -280,6 +281,7 @@ func (c *ClientConfig) withDefaults() (ClientConfig, error) {
 		d.Group = "conclave"
 	}
 	setDefault(&d.SessionTTL, 10*time.Second)
+	d.Addresses = slices.Clone(d.Addresses)
 	d.Limits.complete()
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)

@@ -189,7 +189,7 @@ func (c *Config) withDefaults() (Config, error) {
 	setDefault(&d.SessionTTL, 10*time.Second)
 	setDefault(&d.HeartbeatInterval, 100*time.Millisecond)
 	setDefault(&d.ElectionTimeout, time.Second)
-	d.SessionChecks, d.MeasuredJobs, d.MeasuredGroupJobs = slices.Clone(d.SessionChecks), slices.Clone(d.MeasuredJobs), maps.Clone(d.MeasuredGroupJobs)
+	d.SessionChecks, d.MeasuredJobs, d.MeasuredGroupJobs, d.Join = slices.Clone(d.SessionChecks), slices.Clone(d.MeasuredJobs), maps.Clone(d.MeasuredGroupJobs), slices.Clone(d.Join)
 	for group, names := range d.MeasuredGroupJobs {
 		d.MeasuredGroupJobs[group] = slices.Clone(names)
 	}

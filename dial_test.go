@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,5 +67,42 @@ func TestDial_SilentAddress(t *testing.T) {
 	_, err = conclave.Dial(ctx, &conclave.ClientConfig{Addresses: []string{l.Addr().String()}})
 	if !errors.Is(err, conclave.ErrUnavailable) || !strings.Contains(err.Error(), l.Addr().String()+" has not answered yet") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What the program does to its slice of addresses after Dial has no effect: the client connects again at those that were checked.
+func TestDial_AddressesCopied(t *testing.T) {
+	n := grouptest.Alone(t)
+	var (
+		mu     sync.Mutex
+		dialed []string
+		conn   net.Conn
+		fails  bool // the next dial
+	)
+	cfg := &conclave.ClientConfig{Dial: func(ctx context.Context, addr string) (c net.Conn, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if dialed = append(dialed, addr); fails {
+			fails = false
+			return nil, errors.New("not at the first address")
+		}
+		conn, err = new(net.Dialer).DialContext(ctx, "tcp", n.Addr())
+		return conn, err
+	}}
+	c := grouptest.Dial(t, cfg, n)
+	cfg.Addresses[0] = "192.0.2.1:7000" // plaintext beyond loopback, which Dial refuses
+	mu.Lock()
+	fails = true
+	_ = conn.Close()
+	mu.Unlock()
+	if _, err := c.KV().Put(t.Context(), "x", nil); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, addr := range dialed {
+		if addr != n.Addr() {
+			t.Fatalf("dialed %q, want %s", dialed, n.Addr())
+		}
 	}
 }
