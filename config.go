@@ -254,7 +254,7 @@ func validateShared(name, group string, ttl time.Duration, l Limits) (faults []e
 			faults = append(faults, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
 		}
 	}
-	check(len(name) <= maxNodeName && utf8.ValidString(name), "Name: want at most %d bytes of UTF-8, got %s", maxNodeName, quote(name))
+	check(len(name) <= maxNodeName && validText("name", name) == nil, "Name: want at most %d bytes of UTF-8 without NUL, got %s", maxNodeName, quote(name))
 	check(len(group) <= maxNodeName && utf8.ValidString(group), "Group: want at most %d bytes of UTF-8, got %s", maxNodeName, quote(group))
 	low, high := duration(machine.MinTTL), duration(machine.MaxTTL)
 	check(ttl >= low && ttl <= high, "SessionTTL: want %v to %v, got %v", low, high, ttl)

@@ -82,3 +82,13 @@ func TestConfig_MeasuredGroupJobs(t *testing.T) {
 	grouptest.WantOpenError(t, c, conclave.ErrInvalid, "MeasuredGroupJobs: invalid name: ", `MeasuredGroupJobs: "two" is there twice`,
 		`MeasuredGroupJobs: "conclave" is the default group: name its jobs in MeasuredJobs`)
 }
+
+// The own session of a process has its name, so one that no session can have is refused before there is a node that cannot lock.
+func TestConfig_NameWithNUL(t *testing.T) {
+	const part = "invalid Name: want at most 128 bytes of UTF-8 without NUL"
+	grouptest.WantOpenError(t, conclave.Config{Name: "a\x00b"}, conclave.ErrInvalid, part)
+	_, err := conclave.Dial(grouptest.Expired(), &conclave.ClientConfig{Name: "a\x00b", Addresses: []string{"127.0.0.1:1"}})
+	if !errors.Is(err, conclave.ErrInvalid) || !strings.Contains(err.Error(), part) {
+		t.Errorf("Dial: %v", err)
+	}
+}
