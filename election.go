@@ -25,7 +25,8 @@ import (
 // act when another candidate leads already. Lost reports that early, but only a
 // resource that checks the fence can refuse. Elections and locks have separate names.
 type Election struct {
-	lock *FencedLock // in the name space of elections
+	lock *FencedLock   // in the name space of elections
+	runs chan struct{} // has a token while a call of Run campaigns or leads
 }
 
 // Leader is the leader of an election. The zero Leader, whose Fence is 0, means that
@@ -52,7 +53,7 @@ type Leader struct {
 // The handle leads under the node's own session, which has the TTL Config.SessionTTL
 // and no lock-delay.
 func (g *Group) Election(name string) *Election {
-	return &Election{lock: newLock(g, nil, wire.Space_ELECTION, name, nil)}
+	return newElection(g, nil, name)
 }
 
 // Election returns a new handle to the election of that name, like [Group.Election],
@@ -60,7 +61,11 @@ func (g *Group) Election(name string) *Election {
 // leads until its lock-delay has passed, and Campaign fails with ErrSessionExpired,
 // after ErrLockOwnershipLost for as long as a Resign is owed.
 func (s *Session) Election(name string) *Election {
-	return &Election{lock: newLock(s.group, s.lease, wire.Space_ELECTION, name, nil)}
+	return newElection(s.group, s.lease, name)
+}
+
+func newElection(g *Group, lease *client.Lease, name string) *Election {
+	return &Election{lock: newLock(g, lease, wire.Space_ELECTION, name, nil), runs: make(chan struct{}, 1)}
 }
 
 // Campaign waits for leadership and returns its fence. It blocks until this candidate
@@ -170,7 +175,13 @@ func (e *Election) Lost() <-chan struct{} { return e.lock.Lost() }
 // Run waits for lead to return, however long that takes, and then for the resignation,
 // at most until the session's deadline if it has one. The error of a resignation that failed
 // is joined with that of lead.
+//
+// Calls of Run on one handle wait for each other, and lead one after the other. A call within lead waits for itself.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, f Fence) error) error {
+	if err := e.beginRun(ctx); err != nil {
+		return fault("run", e.lock.name, err)
+	}
+	defer func() { <-e.runs }()
 	for {
 		f, err := e.campaign(ctx, value)
 		if err != nil {
@@ -184,6 +195,21 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 			return fault("run", e.lock.name, withContextError(ctx, err))
 		}
 		return err
+	}
+}
+
+// beginRun waits until no other call of Run is under way. It does not look at ctx if there is none.
+func (e *Election) beginRun(ctx context.Context) error {
+	select {
+	case e.runs <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case e.runs <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return contextError(ctx)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -287,4 +288,24 @@ func TestLeader_Member(t *testing.T) {
 	if err != nil || l.Member != (conclave.Member{ID: l.Node}) || l.Node == 0 {
 		t.Errorf("%+v, %v", l, err)
 	}
+}
+
+// Calls of Run on one handle lead one after the other: else the first that returns would resign for the other, whose lead would not
+// learn of it.
+func TestRun_SharedHandle(t *testing.T) {
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		e := n.Election("x")
+		grouptest.Must(t, e.Run(t.Context(), []byte("first"), func(leading context.Context, f conclave.Fence) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			err := e.Run(ctx, []byte("second"), func(context.Context, conclave.Fence) error {
+				t.Error("two lead under one fence")
+				return nil
+			})
+			grouptest.WantError(t, err, context.DeadlineExceeded)
+			grouptest.WantLeader(t, n, e, "first", f)
+			return leading.Err()
+		}))
+		grouptest.Must(t, e.Run(t.Context(), nil, func(context.Context, conclave.Fence) error { return nil }))
+	})
 }
