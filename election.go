@@ -97,18 +97,16 @@ func (e *Election) candidate(ctx context.Context, value []byte, s *span) (Fence,
 		return 0, err
 	}
 	for {
-		f, err := e.lock.current()
+		_, err := e.lock.current()
 		if client.IsKind(err, client.NotHeld) {
 			return e.lock.acquire(ctx, true, value, s)
 		}
+		var f uint64                                       // of what it leads now: another call may have resigned and campaigned since
 		if err == nil || client.IsKind(err, client.Lost) { // of a node that is closed it returns that
-			err = e.lock.handle.Proclaim(ctx, value)
+			f, err = e.lock.handle.Proclaim(ctx, value)
 		}
-		switch {
-		case err == nil:
-			return f, nil
-		case !client.IsKind(err, client.NotHeld): // else it resigned meanwhile
-			return 0, err
+		if !client.IsKind(err, client.NotHeld) { // else it resigned meanwhile
+			return Fence(f), err
 		}
 	}
 }
@@ -130,7 +128,7 @@ func (e *Election) Proclaim(ctx context.Context, value []byte) error {
 		err = e.lock.bad
 	}
 	if err == nil {
-		err = e.lock.handle.Proclaim(ctx, value)
+		_, err = e.lock.handle.Proclaim(ctx, value)
 	}
 	return fault("proclaim", e.lock.name, err)
 }

@@ -360,35 +360,35 @@ func (l *Lock) IsHolder(holder *wire.Holder) bool {
 // Lost is closed when the current hold is lost; nil when nothing is held.
 func (l *Lock) Lost() <-chan struct{} { return l.Loss().Done() }
 
-// Proclaim replaces the value of the election that the handle leads.
-func (l *Lock) Proclaim(ctx context.Context, value []byte) error {
+// Proclaim replaces the value of the election that the handle leads, and returns the fence under which it leads.
+func (l *Lock) Proclaim(ctx context.Context, value []byte) (fence uint64, err error) {
 	if err := l.client.Usable(); err != nil {
-		return err
+		return 0, err
 	}
 	l.mu.Lock()
 	h := l.hold
 	l.mu.Unlock()
 	switch {
 	case h == nil:
-		return &Fault{Kind: NotHeld}
+		return 0, &Fault{Kind: NotHeld}
 	case h.isLost():
-		return &Fault{Kind: Lost}
+		return 0, &Fault{Kind: Lost}
 	}
 	bounded, stop := WithLoss(ctx, h.losing().done, leaseEnded) // a lost leader need not wait for a quorum
 	defer stop()
-	_, err := l.client.Exec(bounded, &wire.Command{Op: &wire.Command_Proclaim{Proclaim: &wire.Proclaim{
+	_, err = l.client.Exec(bounded, &wire.Command{Op: &wire.Command_Proclaim{Proclaim: &wire.Proclaim{
 		Name: l.name, Session: h.lease.id[:], Handle: l.number, Fence: h.fence, Value: value,
 	}}})
 	switch {
 	case err != nil && ctx.Err() == nil && bounded.Err() != nil:
-		return &Fault{Kind: Lost}
+		return 0, &Fault{Kind: Lost}
 	case isCode(err, wire.Code_NOT_HELD, wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION, wire.Code_OWNERSHIP_LOST):
 		if l.has(h) {
-			return &Fault{Kind: Lost}
+			return 0, &Fault{Kind: Lost}
 		}
-		return &Fault{Kind: NotHeld} // it resigned meanwhile
+		return 0, &Fault{Kind: NotHeld} // it resigned meanwhile
 	}
-	return err
+	return unlessRefused(h.fence, err)
 }
 
 // undoing implements target.
