@@ -382,3 +382,14 @@ func TestTracer_CallsOfLockSet(t *testing.T) {
 		t.Errorf("the grant is due to %q, want the release %q", granted, release)
 	}
 }
+
+// A context that was done before the call is the reason, whatever the names' modes.
+func TestLockSet_ContextDoneBefore(t *testing.T) {
+	n := grouptest.Alone(t)
+	for mode, s := range map[string]*conclave.LockSet{"exclusive": n.LockSet([]string{"a"}), "shared": n.LockSet(nil, conclave.Shared("b"))} {
+		mustLockSet(t, s)
+		if _, err := s.TryLock(grouptest.Expired()); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}

@@ -157,6 +157,9 @@ func (t *turns) changed() {
 // turn waits until no other call of the handle holds the set or requests it.
 func (s *Set) turn(ctx context.Context, wait bool) error {
 	for {
+		if ctx.Err() != nil {
+			return contextFault(Interrupted, ctx)
+		}
 		if err := s.client.Usable(); err != nil {
 			return err
 		}
@@ -170,8 +173,6 @@ func (s *Set) turn(ctx context.Context, wait bool) error {
 			return h.loss()
 		case !wait:
 			return refusal(&wire.Reply{Code: wire.Code_LOCKED}) // by itself: there is nothing to say of another owner
-		case ctx.Err() != nil:
-			return contextFault(Interrupted, ctx)
 		}
 		var lost <-chan struct{}
 		if h != nil {
