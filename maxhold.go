@@ -14,6 +14,9 @@ import (
 // with its session: Lost is closed before, by this process's own clock, Fence, Unlock, Release and the context of Do
 // report [ErrHoldExpired], and the session's lock-delay keeps others waiting. The session and what else it holds live on.
 //
+// A grant of which this process learns after that time only, as after a lost connection, is released, and the call fails with ErrHoldExpired.
+// Then it holds nothing, and no Unlock is owed.
+//
 // So it bounds for how long others wait for a holder that lives and does not release what it has. Without it work may take as long as it
 // needs: a lease that ends in the middle of healthy work is a fault of its own, so take d far longer than the work, and
 // [FencedLock.Extend] or [Permit.Extend] when it takes longer. Locking a [Reentrant] handle again does not move the end, nor does
