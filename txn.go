@@ -170,7 +170,7 @@ func (k *KV) writeOps(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error
 	}
 	reply, err := k.group.client.Exec(ctx, &wire.Command{Op: &wire.Command_Write{Write: w}})
 	if err != nil {
-		if reply != nil {
+		if reply != nil && reply.GetCode() != wire.Code_GROUP_DELETED { // which is for no operation
 			return nil, &refusedOp{int(reply.GetOp())}, err
 		}
 		return nil, nil, err

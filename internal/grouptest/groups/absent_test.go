@@ -2,6 +2,8 @@ package groups
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,4 +82,31 @@ func wantNotFound(t *testing.T, ctx context.Context, none *conclave.Group, remov
 			t.Fatalf("%s: after %v", name, time.Since(began))
 		}
 	}
+}
+
+// That the group is deleted is no refusal of an operation of a Txn under way.
+func TestDeleteGroup_DuringTxn(t *testing.T) {
+	t.Parallel()
+	g := start(t, 1)
+	ctx := gt.Bounded(t)
+	create(t, g.Nodes[0], "tenant")
+	kv := g.Nodes[0].WithGroup("tenant").KV()
+	var begun, all sync.WaitGroup
+	for range 16 {
+		begun.Add(1)
+		all.Go(func() {
+			_, err := kv.Txn(ctx, conclave.OpPut("a", nil), conclave.OpPut("b", nil))
+			for begun.Done(); err == nil; {
+				_, err = kv.Txn(ctx, conclave.OpPut("a", nil), conclave.OpPut("b", nil))
+			}
+			var refused *conclave.TxnError
+			if errors.As(err, &refused) {
+				t.Errorf("%v: of operation %d", err, refused.Operation)
+			}
+			gt.WantError(t, err, conclave.ErrGroupNotFound)
+		})
+	}
+	begun.Wait()
+	gt.Must(t, g.Nodes[0].DeleteGroup(ctx, "tenant", conclave.Force()))
+	all.Wait()
 }
