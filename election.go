@@ -176,7 +176,7 @@ func (e *Election) Lost() <-chan struct{} { return e.lock.Lost() }
 //
 // Calls of Run on one handle wait for each other, and lead one after the other. A call within lead waits for itself.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, f Fence) error) error {
-	if err := e.beginRun(ctx); err != nil {
+	if err := awaitTurn(ctx, e.runs); err != nil {
 		return fault("run", e.lock.name, err)
 	}
 	defer func() { <-e.runs }()
@@ -196,15 +196,16 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 	}
 }
 
-// beginRun waits until no other call of Run is under way. It does not look at ctx if there is none.
-func (e *Election) beginRun(ctx context.Context) error {
+// awaitTurn takes the only token of a channel: the calls of one handle that do wait for each other. It does not look at ctx if there
+// is none under way.
+func awaitTurn(ctx context.Context, turn chan struct{}) error {
 	select {
-	case e.runs <- struct{}{}:
+	case turn <- struct{}{}:
 		return nil
 	default:
 	}
 	select {
-	case e.runs <- struct{}{}:
+	case turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return contextError(ctx)

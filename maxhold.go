@@ -44,7 +44,7 @@ func MaxHold(d time.Duration) LockOption {
 // now. Permits that are acquired by it end d after their grant, as [MaxHold] describes; 0 is not at all. It does not block; an
 // invalid d is reported when the new handle is used, as ErrInvalid.
 func (s *Semaphore) WithMaxHold(d time.Duration) *Semaphore {
-	other := &Semaphore{group: s.group, lease: s.lease, name: s.name, bad: s.bad, follows: s.follows, maxHold: d}
+	other := &Semaphore{group: s.group, lease: s.lease, name: s.name, bad: s.bad, follows: s.follows, maxHold: d, resizes: make(chan struct{}, 1)}
 	if err := validMaxHold(d); other.bad == nil {
 		other.bad = err
 	}

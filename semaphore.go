@@ -31,6 +31,7 @@ type Semaphore struct {
 	bad   error         // what is wrong with the name or the limit
 	limit atomic.Uint32 // that this handle uses; with follows: that a Resize has set, 0: none is known
 
+	resizes chan struct{} // has a token while a call of Resize is under way
 	follows bool          // the limit is GroupLimit
 	maxHold time.Duration // after which the permits of an acquisition end; 0: not by time
 }
@@ -101,7 +102,7 @@ func (s *Session) Semaphore(name string, limit int) *Semaphore {
 }
 
 func newSemaphore(g *Group, lease *client.Lease, name string, limit int) *Semaphore {
-	s := &Semaphore{group: g, lease: lease, name: name, bad: validName(name), follows: limit == GroupLimit}
+	s := &Semaphore{group: g, lease: lease, name: name, bad: validName(name), follows: limit == GroupLimit, resizes: make(chan struct{}, 1)}
 	if s.bad == nil && !s.follows {
 		s.bad = validLimit(limit)
 	}
@@ -248,7 +249,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context, f
 //
 // A limit of 0 undoes earlier calls: the group keeps the present limit only until the
 // semaphore is next not in use, at once if it is not, and the next user names the limit.
-// It changes no handle.
+// It changes no handle. Calls on one handle wait for each other.
 //
 // It blocks until the group has agreed. Errors: ErrInvalid and ErrTooLarge for the
 // name or the limit, ErrBusy, ErrClosed, and ctx's with ErrUnavailable or ErrUnknown.
@@ -258,14 +259,22 @@ func (s *Semaphore) Resize(ctx context.Context, limit int) error {
 		err = validLimit(limit)
 	}
 	if err == nil {
-		_, err = s.group.client.Exec(ctx, &wire.Command{Op: &wire.Command_Resize{Resize: &wire.Resize{
-			Name: s.name, Limit: uint32(limit),
-		}}})
-	}
-	if err == nil && limit != 0 && !s.follows {
-		s.limit.Store(uint32(limit))
+		err = s.resize(ctx, uint32(limit))
 	}
 	return fault("resize", s.name, err)
+}
+
+// resize has the group change the limit, and the handle use it: in the same order, if there are several calls.
+func (s *Semaphore) resize(ctx context.Context, limit uint32) error {
+	if err := awaitTurn(ctx, s.resizes); err != nil {
+		return err
+	}
+	defer func() { <-s.resizes }()
+	_, err := s.group.client.Exec(ctx, &wire.Command{Op: &wire.Command_Resize{Resize: &wire.Resize{Name: s.name, Limit: limit}}})
+	if err == nil && limit != 0 && !s.follows {
+		s.limit.Store(limit)
+	}
+	return err
 }
 
 // Info describes the semaphore and lists its first holders, of any node. It is linearizable

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -274,5 +275,22 @@ func TestPermit_ReleaseContextEndedBefore(t *testing.T) {
 			}
 		}
 		grouptest.Must(t, grouptest.MustAcquire(t, s, 1).Release(t.Context()))
+	})
+}
+
+// Calls of Resize on one handle leave it with the limit of the last one in the group.
+func TestResize_AtTheSameTime(t *testing.T) {
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := n.Semaphore("x", 1)
+		for range 200 {
+			var all sync.WaitGroup
+			for limit := range 4 {
+				all.Go(func() { grouptest.Must(t, s.Resize(t.Context(), limit+1)) })
+			}
+			all.Wait()
+			p, err := s.TryAcquire(t.Context(), 1)
+			grouptest.Must(t, err)
+			grouptest.Must(t, p.Release(t.Context()))
+		}
 	})
 }
