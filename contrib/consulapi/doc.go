@@ -27,9 +27,9 @@
 // Reads are linearizable by default, and ?consistent is the same. ?stale reads the node's own state. A write
 // blocks until it is on the disks of a majority.
 //
-// X-Consul-Index of a read of keys is the index of the last change of any key, and not of
-// the keys that are read; it is never 0. A blocking query waits all the same for a change of the
-// keys it reads. One with an index from the future returns at once, but with ?stale it
+// X-Consul-Index of a key is its ModifyIndex. That of a list of keys, and of a key that does not
+// exist, is the index of the last change of any key, and not of the keys that are read; it is
+// never 0. A blocking query waits all the same for a change of the keys it reads. One with an index from the future returns at once, but with ?stale it
 // waits. A blocking query of sessions, checks or nodes returns when any of them has changed, as
 // this node sees them; one of a single session, when that session has ended. Agent and status endpoints
 // never block, as in Consul.

@@ -82,11 +82,12 @@ func (c *call) kvRead(key string, raw, local bool) error {
 	if err != nil && !errors.Is(err, conclave.ErrKeyNotFound) {
 		return err
 	}
-	c.meta(max(index, e.ModifyIndex))
-	switch {
-	case err != nil:
+	if err != nil {
+		c.meta(index)
 		return c.write(http.StatusNotFound, "", nil)
-	case raw:
+	}
+	c.meta(e.ModifyIndex) // as in Consul; libraries such as libkv and valkeyrie use it as ?cas
+	if raw {
 		return c.write(http.StatusOK, "text/plain", e.Value)
 	}
 	return c.answer([]kvPair{pairOf(e)})
@@ -94,7 +95,7 @@ func (c *call) kvRead(key string, raw, local bool) error {
 
 // lastIndex returns the index of the last change of any key. A read of the node's own state
 // that follows sees a state that is not older. So a linearizable index, confirmed by a
-// quorum once, makes that read linearizable too. The answer's index is the larger of it and the
+// quorum once, makes that read linearizable too. The index of a list is the larger of it and the
 // largest modify index of what is read: the state has all changes up to that one as well.
 func (c *call) lastIndex(ctx context.Context, local bool) (uint64, error) {
 	if local {

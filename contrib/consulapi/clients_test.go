@@ -1,0 +1,41 @@
+package consulapi_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Docker's libkv, valkeyrie and Stolon write with the X-Consul-Index of their last read as ?cas: of a key it is its
+// ModifyIndex, whatever else was changed since.
+func TestIndex_OfKeyIsItsModifyIndex(t *testing.T) {
+	a := serve(t, nil)
+	a.do("PUT", "/v1/kv/a", "1")
+	a.do("PUT", "/v1/kv/other", "x")
+	for _, query := range []string{"", "?raw", "?stale", "?consistent"} {
+		index := a.do("GET", "/v1/kv/a"+query).header.Get("X-Consul-Index")
+		if got := a.do("PUT", "/v1/kv/a?cas="+index, "2"+query); got.body != "true" {
+			t.Errorf("%q: compare and swap with the index of the read, %s: %+v", query, index, got)
+		}
+		a.do("PUT", "/v1/kv/other", query)
+	}
+	index := a.do("GET", "/v1/kv/a").header.Get("X-Consul-Index")
+	timed := a.do("GET", "/v1/kv/a?wait=20ms&index="+index)
+	if got := timed.header.Get("X-Consul-Index"); timed.status != 200 || got != index {
+		t.Errorf("a query that waited in vain has the index %s, want %s as before", got, index)
+	}
+	if got := a.do("DELETE", "/v1/kv/a?cas="+index); got.body != "true" {
+		t.Error("compare and delete with the index of the read:", got)
+	}
+	var last uint64
+	for _, x := range []struct{ method, path string }{{"GET", "/v1/kv/a"}, {"PUT", "/v1/kv/a"}, {"GET", "/v1/kv/a"}, {"DELETE", "/v1/kv/a"}, {"GET", "/v1/kv/a"}} {
+		got := a.do(x.method, x.path)
+		if x.method != "GET" {
+			continue
+		}
+		var now uint64
+		if _, err := fmt.Sscan(got.header.Get("X-Consul-Index"), &now); err != nil || now <= last {
+			t.Errorf("the index of a key that was deleted or created is %d after %d: %v", now, last, err)
+		}
+		last = now
+	}
+}
