@@ -39,3 +39,24 @@ func TestIndex_OfKeyIsItsModifyIndex(t *testing.T) {
 		last = now
 	}
 }
+
+// HashiCorp's client sends its Config.WaitTime with each request, writes included. Libkv and valkeyrie set it to their
+// connection timeout.
+func TestWait_WithEveryRequest(t *testing.T) {
+	a := serve(t, nil)
+	id := a.create("")
+	a.exchanges([]exchange{
+		{"PUT", "/v1/kv/a?wait=10000ms", "1", 200, "true"},
+		{"PUT", "/v1/kv/l?wait=10000ms&acquire=" + id, "1", 200, "true"},
+		{"GET", "/v1/kv/a?raw&wait=10000ms", "", 200, "1"},
+		{"DELETE", "/v1/kv/a?wait=10000ms", "", 200, "true"},
+		{"PUT", "/v1/txn?wait=10000ms", "[]", 200, `{"Results":[],"Errors":null}`},
+		{"PUT", "/v1/session/create?wait=10000ms", "{}", 200, `{"ID":"...`},
+		{"PUT", "/v1/session/renew/" + id + "?wait=10000ms", "", 200, "[..."},
+		{"PUT", "/v1/session/destroy/" + id + "?wait=10000ms", "", 200, "true"},
+		{"PUT", "/v1/agent/check/register?wait=10000ms", `{"Name":"c","TTL":"1h"}`, 200, ""},
+		{"PUT", "/v1/agent/check/update/c?wait=10000ms", `{"Status":"passing"}`, 200, ""},
+		{"PUT", "/v1/agent/check/deregister/c?wait=10000ms", "", 200, ""},
+		{"PUT", "/v1/kv/a?wait=soon", "1", 400, "Invalid wait time"},
+	})
+}

@@ -41,7 +41,8 @@ const (
 	smallBody   = 16 << 10 // bytes of a body that takes no place while it is read
 )
 
-// parse reads the query, of which it refuses what the endpoint does not know.
+// parse reads the query, of which it refuses what the endpoint does not know. Clients whose configuration has a
+// wait time, such as HashiCorp's api.Config.WaitTime, send ?wait with all requests; only blocking queries have one.
 func (c *call) parse(params string) error {
 	if n := len(c.r.URL.RawQuery); n > maxQuery {
 		return refuse(http.StatusRequestEntityTooLarge, "query of %d bytes, the limit is %d", n, maxQuery)
@@ -50,7 +51,7 @@ func (c *call) parse(params string) error {
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		return invalid("malformed query: %v", err)
 	}
-	known := append(strings.Fields(params), "dc", "ns", "partition", "token", "pretty")
+	known := append(strings.Fields(params), "dc", "ns", "partition", "token", "pretty", "wait")
 	for _, name := range slices.Sorted(maps.Keys(c.query)) {
 		switch {
 		case !slices.Contains(known, name):
