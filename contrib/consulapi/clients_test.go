@@ -2,7 +2,10 @@ package consulapi_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
+
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
 // Docker's libkv, valkeyrie and Stolon write with the X-Consul-Index of their last read as ?cas: of a key it is its
@@ -59,4 +62,21 @@ func TestWait_WithEveryRequest(t *testing.T) {
 		{"PUT", "/v1/agent/check/deregister/c?wait=10000ms", "", 200, ""},
 		{"PUT", "/v1/kv/a?wait=soon", "1", 400, "Invalid wait time"},
 	})
+}
+
+// Consul takes the namespace and the partition from a header as well. A request for another one is not served from this one.
+func TestTenant_OfHeader(t *testing.T) {
+	a := serve(t, nil)
+	for _, header := range []string{"X-Consul-Namespace", "X-Consul-Partition"} {
+		for _, x := range []struct {
+			value string
+			want  int
+		}{{"team", 400}, {"default", 200}} {
+			got, err := a.try(t.Context(), "PUT", "/v1/kv/"+x.value, http.Header{header: {x.value}}, "x")
+			if grouptest.Must(t, err); got.status != x.want {
+				t.Errorf("%s: %s: %+v", header, x.value, got)
+			}
+		}
+	}
+	a.exchanges([]exchange{{"GET", "/v1/kv/?keys", "", 200, `["default"]`}})
 }

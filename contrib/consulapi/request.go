@@ -64,12 +64,25 @@ func (c *call) parse(params string) error {
 	if dc := c.query.Get("dc"); dc != "" && dc != c.opts.Datacenter {
 		return refuse(http.StatusInternalServerError, "No path to datacenter")
 	}
-	for _, name := range []string{"ns", "partition"} { // there is one of each, and this is its name
-		if v := c.query.Get(name); v != "" && v != "default" {
-			return invalid("query parameter %q: want \"default\", got %q: there are no others", name, shorten(v))
-		}
+	if err := onlyDefault(c.query, c.r.Header); err != nil {
+		return err
 	}
 	return c.parseRead()
+}
+
+// onlyDefault refuses other namespaces and partitions than default, of which there is one each. As in Consul either may
+// come in a header.
+func onlyDefault(query url.Values, headers http.Header) error {
+	for _, names := range [][2]string{{"ns", "X-Consul-Namespace"}, {"partition", "X-Consul-Partition"}} {
+		name, header := names[0], names[1]
+		if v := query.Get(name); v != "" && v != "default" {
+			return invalid("query parameter %q: want \"default\", got %q: there are no others", name, shorten(v))
+		}
+		if v := headers.Get(header); v != "" && v != "default" {
+			return invalid("header %s: want \"default\", got %q: there are no others", header, shorten(v))
+		}
+	}
+	return nil
 }
 
 // parseRead reads the parameters of reads. Others do not have them.
