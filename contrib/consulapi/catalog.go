@@ -61,8 +61,12 @@ func (c *call) serfMember(names nodes, m conclave.Member) serfMember {
 	return s
 }
 
-// agentMembers lists the nodes as this one's failure detector sees them.
+// agentMembers lists the nodes as this one's failure detector sees them. They are one segment, "", which is all of
+// them: the command "consul members" asks for "_all".
 func (c *call) agentMembers(string) error {
+	if segment := c.query.Get("segment"); segment != "" && segment != "_all" {
+		return invalid("query parameter \"segment\": want none, got %q: there are no segments", shorten(segment))
+	}
 	names := c.nodes()
 	if err := c.local("agent/" + names.own()); err != nil {
 		return err

@@ -80,3 +80,13 @@ func TestTenant_OfHeader(t *testing.T) {
 	}
 	a.exchanges([]exchange{{"GET", "/v1/kv/?keys", "", 200, `["default"]`}})
 }
+
+// The command "consul members" and MembersOpts of HashiCorp's client always send a segment.
+func TestMembers_Segment(t *testing.T) {
+	a := serve(t, nil)
+	a.exchanges([]exchange{
+		{"GET", "/v1/agent/members?segment=_all", "", 200, `[{"Name":"...`},
+		{"GET", "/v1/agent/members?segment=", "", 200, `[{"Name":"...`},
+		{"GET", "/v1/agent/members?segment=east", "", 400, `query parameter "segment": want none, got "east": there are no segments`},
+	})
+}

@@ -215,7 +215,7 @@ func routes() []route {
 		{"/v1/agent/check/warn/", true, put("note", (*call).checkWarn)},
 		{"/v1/agent/check/fail/", true, put("note", (*call).checkFail)},
 		{"/v1/agent/check/update/", true, putBody("", (*call).checkUpdate)},
-		{"/v1/agent/members", false, get("", (*call).agentMembers)},
+		{"/v1/agent/members", false, get("segment ", (*call).agentMembers)},
 		{"/v1/agent/services", false, get("", (*call).agentServices)},
 		{"/v1/catalog/datacenters", false, get("", (*call).catalogDatacenters)},
 		{"/v1/catalog/nodes", false, get("", (*call).catalogNodes)},
