@@ -48,13 +48,21 @@ type serfMember struct {
 	Port       int
 	Tags       map[string]string
 	Status     int // 1: alive, 4: failed
+	serfVersions
+}
+
+// serfVersions are the protocols of Serf that a node speaks. Clients with strict models require them, as Java's
+// consul-client does. None is spoken here; these are those of a Consul agent.
+type serfVersions struct {
+	ProtocolMin, ProtocolMax, ProtocolCur int
+	DelegateMin, DelegateMax, DelegateCur int
 }
 
 func (c *call) serfMember(names nodes, m conclave.Member) serfMember {
 	host, port := hostPort(m.Addr)
 	s := serfMember{names.name(m.ID), host, port, map[string]string{
 		"role": "consul", "dc": c.opts.Datacenter, "id": nodeID(m.ID),
-	}, 1}
+	}, 1, serfVersions{1, 5, 2, 2, 5, 4}}
 	if !m.Alive && m.ID != names.status.ID {
 		s.Status = 4
 	}
@@ -92,6 +100,7 @@ func (c *call) agentSelf(string) error {
 	}
 	type config struct {
 		Datacenter, NodeName, NodeID string
+		Revision, Version            string // of Consul, which this is not: ""
 		Server                       bool
 		SessionTTLMin                time.Duration // nanoseconds, as all durations of Consul's API
 	}
@@ -99,7 +108,7 @@ func (c *call) agentSelf(string) error {
 		Config config
 		Member serfMember
 	}{
-		config{c.opts.Datacenter, names.own(), nodeID(names.status.ID), true, c.opts.SessionTTLMin},
+		config{Datacenter: c.opts.Datacenter, NodeName: names.own(), NodeID: nodeID(names.status.ID), Server: true, SessionTTLMin: c.opts.SessionTTLMin},
 		c.serfMember(names, own),
 	})
 }

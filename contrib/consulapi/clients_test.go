@@ -3,6 +3,7 @@ package consulapi_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -89,4 +90,25 @@ func TestMembers_Segment(t *testing.T) {
 		{"GET", "/v1/agent/members?segment=", "", 200, `[{"Name":"...`},
 		{"GET", "/v1/agent/members?segment=east", "", 400, `query parameter "segment": want none, got "east": there are no segments`},
 	})
+}
+
+// Java's consul-client (com.orbitz and org.kiwiproject) decodes no answer without these fields, which Consul always has.
+func TestAgent_FieldsOfStrictClients(t *testing.T) {
+	a := serve(t, nil)
+	self := decode[map[string]map[string]any](t, a.do("GET", "/v1/agent/self"))
+	members := decode[[]map[string]any](t, a.do("GET", "/v1/agent/members"))
+	for _, x := range []struct {
+		of     map[string]any
+		fields string
+	}{
+		{self["Config"], "Datacenter NodeName Revision Server Version"},
+		{self["Member"], "Name Addr Port Tags Status ProtocolMin ProtocolMax ProtocolCur DelegateMin DelegateMax DelegateCur"},
+		{members[0], "Name Addr Port Tags Status ProtocolMin ProtocolMax ProtocolCur DelegateMin DelegateMax DelegateCur"},
+	} {
+		for _, field := range strings.Fields(x.fields) {
+			if x.of[field] == nil {
+				t.Errorf("no %s in %v", field, x.of)
+			}
+		}
+	}
 }
