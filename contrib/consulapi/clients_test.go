@@ -112,3 +112,14 @@ func TestAgent_FieldsOfStrictClients(t *testing.T) {
 		}
 	}
 }
+
+// Consul's parameter for its default consistency is leader.
+func TestRead_Leader(t *testing.T) {
+	a := serve(t, nil)
+	a.exchanges([]exchange{
+		{"PUT", "/v1/kv/a", "1", 200, "true"},
+		{"GET", "/v1/kv/a?raw&leader", "", 200, "1"},
+		{"GET", "/v1/session/list?leader", "", 200, "[]"},
+		{"PUT", "/v1/kv/a?leader", "1", 400, `query parameter "leader" is not supported by this endpoint`},
+	})
+}

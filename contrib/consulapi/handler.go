@@ -180,7 +180,7 @@ type action struct {
 }
 
 // reads are the parameters of every endpoint that reads.
-const reads = "stale consistent cached index "
+const reads = "stale consistent leader cached index "
 
 func routes() []route {
 	get := func(params string, serve func(*call, string) error) map[string]action {

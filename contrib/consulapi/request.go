@@ -91,9 +91,12 @@ func (c *call) parseRead() (err error) {
 	if c.stale, err = c.flag("stale"); err != nil {
 		return err
 	}
-	// Consul's agents cache some answers on wish, and are free not to; this one caches none.
-	if _, err = c.flag("cached"); err != nil {
-		return err
+	// Consul's agents cache some answers on wish, and are free not to; this one caches none. The name of the default
+	// consistency is "leader".
+	for _, name := range []string{"cached", "leader"} {
+		if _, err = c.flag(name); err != nil {
+			return err
+		}
 	}
 	if consistent, err = c.flag("consistent"); err != nil {
 		return err
