@@ -38,8 +38,15 @@ func busy(text string) error {
 
 func noLeader() error { return refuse(http.StatusInternalServerError, "No cluster leader") }
 
+// allow sets the header that lists the methods of an endpoint.
+func allow(w http.ResponseWriter, methods map[string]action) {
+	all := append(slices.Collect(maps.Keys(methods)), http.MethodOptions)
+	slices.Sort(all)
+	w.Header().Set("Allow", strings.Join(all, ", "))
+}
+
 func notAllowed(w http.ResponseWriter, methods map[string]action) error {
-	w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
+	allow(w, methods)
 	return refuse(http.StatusMethodNotAllowed, "method not allowed")
 }
 

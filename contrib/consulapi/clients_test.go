@@ -123,3 +123,16 @@ func TestRead_Leader(t *testing.T) {
 		{"PUT", "/v1/kv/a?leader", "1", 400, `query parameter "leader" is not supported by this endpoint`},
 	})
 }
+
+// Consul answers OPTIONS for each endpoint.
+func TestMethods_Options(t *testing.T) {
+	a := serve(t, nil)
+	for path, want := range map[string]string{"/v1/kv/a?index=1": "DELETE, GET, OPTIONS, PUT", "/v1/txn": "OPTIONS, PUT", "/v1/session/list": "GET, OPTIONS"} {
+		if got := a.do("OPTIONS", path); got.status != http.StatusOK || got.header.Get("Allow") != want || got.body != "" {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+	if got := a.do("OPTIONS", "/v1/none"); got.status != http.StatusNotFound {
+		t.Error(got)
+	}
+}

@@ -269,7 +269,11 @@ func (s *server) serve(c *call) error {
 		return refuse(http.StatusNotFound, "%q is not served: package consulapi lists the paths", shorten(c.r.URL.Path))
 	}
 	a, ok := route.methods[c.r.Method]
-	if !ok {
+	switch {
+	case c.r.Method == http.MethodOptions: // as in Consul, of every endpoint, and without parameters
+		allow(c.w, route.methods)
+		return c.write(http.StatusOK, "", nil)
+	case !ok:
 		return notAllowed(c.w, route.methods)
 	}
 	if err := c.parse(a.params); err != nil {

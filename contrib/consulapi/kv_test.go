@@ -103,7 +103,7 @@ func TestKV_Headers(t *testing.T) {
 	if h.Get("Content-Type") != "text/plain" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Content-Security-Policy") != "sandbox" {
 		t.Error(h)
 	}
-	if got := a.do("POST", "/v1/kv/x"); got.header.Get("Allow") != "DELETE, GET, PUT" {
+	if got := a.do("POST", "/v1/kv/x"); got.header.Get("Allow") != "DELETE, GET, OPTIONS, PUT" {
 		t.Error(got)
 	}
 	grouptest.Must(t, a.node.Close(t.Context()))
