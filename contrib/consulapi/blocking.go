@@ -184,7 +184,7 @@ func (c *call) listing(prefix string, gather func(context.Context) (list, error)
 				return err
 			}
 			c.meta(max(index, l.newest))
-			if l.n == 0 && (prefix != "" || c.query.Has("recurse")) {
+			if l.n == 0 && (prefix != "" || !c.query.Has("keys")) {
 				return c.write(http.StatusNotFound, "", nil)
 			}
 			return c.write(http.StatusOK, "application/json", l.body)
