@@ -136,3 +136,19 @@ func TestMethods_Options(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Rust's rs-consul reads each key with recurse=false. Consul looks for the parameter and not for its value, so the answer
+// is a list. A deletion of that kind deletes a tree there; here it is refused.
+func TestRecurse_OfAnyValue(t *testing.T) {
+	a := serve(t, nil)
+	a.do("PUT", "/v1/kv/a", "1")
+	a.do("PUT", "/v1/kv/ab", "2")
+	if got := decode[[]pair](t, a.do("GET", "/v1/kv/a?recurse=false")); len(got) != 2 || got[0].Key != "a" {
+		t.Errorf("%+v", got)
+	}
+	a.exchanges([]exchange{
+		{"GET", "/v1/kv/b?recurse=false", "", 404, ""},
+		{"DELETE", "/v1/kv/a?recurse=false", "", 400, `query parameter "recurse": want no value, got "false": leave the parameter out instead`},
+		{"GET", "/v1/kv/ab?raw", "", 200, "2"},
+	})
+}

@@ -36,10 +36,7 @@ func (c *call) kvGet(key string) error {
 	if err := validKey(key); err != nil {
 		return err
 	}
-	recurse, err := c.flag("recurse")
-	if err != nil {
-		return err
-	}
+	recurse := c.query.Has("recurse") // of any value, as in Consul: rs-consul sends "false" with its reads, and takes a list
 	names, err := c.flag("keys")
 	if err != nil {
 		return err
