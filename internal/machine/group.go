@@ -27,7 +27,7 @@ type groups struct {
 	byNumber  map[uint32]*furtherGroup
 	byName    map[string]*furtherGroup
 	created   uint32          // so far
-	fences    uint64          // the most that a deleted group has granted
+	fences    uint64          // behind which those of the next group begin: the most that a deleted group has granted
 	directory *fact.Directory // never changed in place; nil: see Machine.Directory
 }
 
@@ -51,7 +51,7 @@ func (g *groups) remove(f *furtherGroup) {
 // that has not received the group's state.
 func (g *groups) seed(epoch uint32, keep func(number uint32) bool) groups {
 	seed := newGroups()
-	seed.created, seed.fences = g.created, g.fences
+	seed.created = g.created
 	for _, f := range g.byNumber { // order: of a map
 		if keep != nil && keep(f.Number) {
 			kept := *f.GroupRecord

@@ -45,7 +45,7 @@ func FirstState(level uint32) []wire.Change {
 // same number, and so do the lock indexes of keys that were locked before: it is larger
 // than each that the old group gives out, as long as that makes fewer than 2^48 changes in
 // an epoch. Nothing of the state depends on the feature level, so that of the new group is the highest
-// that this build supports. A further group lists the new group's first member, which could not register otherwise. The machine
+// that this build supports. Fences of groups that are created later begin behind count, too. A further group lists the new group's first member, which could not register otherwise. The machine
 // must not be used while the pairs are read.
 func (m *Machine) Seed(count uint64, in fact.Seeding) (iter.Seq2[[]byte, []byte], error) {
 	switch {
@@ -67,6 +67,8 @@ func (m *Machine) Seed(count uint64, in fact.Seeding) (iter.Seq2[[]byte, []byte]
 		k := newMember(in.First.ID)
 		k.follow(groupMember(&in.First))
 		s.addMember(k)
+	} else if (grouping{s}).hasGroups() {
+		s.groups.fences = count // as those of this group: another cluster that begins with this state creates groups in the same epoch
 	}
 	m.keys.tree.Ascend(func(e *fact.Entry) bool {
 		s.plant(e, m.sessions[e.Session])

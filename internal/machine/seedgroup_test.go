@@ -84,3 +84,20 @@ func TestSeed_OfFurtherGroup(t *testing.T) {
 		}
 	}
 }
+
+// A group that is created in a new cluster begins behind the count of its seed: another cluster of the same epoch, from the same state, has
+// created a group as well. Fences that the old cluster has used up are left behind.
+func TestSeed_GroupsCreatedLater(t *testing.T) {
+	for _, used := range []uint64{0, 5, maxFences} {
+		d := newDriverAt(t, wire.FeatureLevel)
+		d.m.groups.fences = used
+		s := &driver{tb: t, m: seeded(t, d.m, fact.Seeding{}), disk: disk{}, inc: wire.ID{3}, index: d.index + 5}
+		register := registerCommand(1, MaxTTL)
+		register.GetRegister().FeatureLevel = wire.FeatureLevel
+		s.want(wire.Code_OK, s.do(register))
+		s.want(wire.Code_OK, s.do(&wire.Command{Op: &wire.Command_CreateGroup{CreateGroup: &wire.CreateGroup{Name: "a", Voters: []uint64{1}}}}))
+		if r := s.m.Directory().Groups[0]; r.Epoch != 1 || r.Fences != 1000 {
+			t.Errorf("after %d fences the group begins at fence %d of epoch %d", used, r.Fences, r.Epoch)
+		}
+	}
+}

@@ -119,6 +119,24 @@ func TestBackup_AllGroupsTwice(t *testing.T) {
 	}
 }
 
+// Two clusters that are restored from one backup repeat no fence, also in groups that are created later.
+func TestBackup_CreatedAfterEachRestore(t *testing.T) {
+	t.Parallel()
+	old := alone(t, filepath.Join(t.TempDir(), "old"))
+	backup := backupOf(t, old)
+	first := restored(t, backup)
+	l := create(t, first, "a").FencedLock("x")
+	var last conclave.Fence
+	for range 3 {
+		last = gt.MustLock(t, l)
+		gt.MustUnlock(t, l)
+	}
+	gt.Kill(first)
+	if f := gt.MustLock(t, create(t, restored(t, backup), "a").FencedLock("x")); f <= last {
+		t.Errorf("fence %v after %v", f, last)
+	}
+}
+
 func restoredDir(t *testing.T, backup []byte) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "restored")
