@@ -318,6 +318,7 @@ func (g *Groups) forget(member uint64) {
 	delete(g.processes, member)
 	for _, h := range *g.hosted.Load() {
 		h.replica.Acknowledged.Forget(member)
+		h.log.SetLocalNoSync(recordOf(member), nil)
 	}
 }
 

@@ -87,6 +87,20 @@ func TestGroups_AdmitRefusesForgotten(t *testing.T) {
 	}
 }
 
+// What a removed member has acknowledged is kept nowhere: else each member that there ever was would have a record in each group.
+func TestGroups_ForgetRemoved(t *testing.T) {
+	g := withGroups(t, map[uint32]core.Position{2: {Term: 3, Index: 70}, 5: {Term: 1, Index: 10}})
+	g.forget(9)
+	for number, h := range *g.hosted.Load() {
+		if err := h.log.SetLocal("last", []byte{}); err != nil { // behind what forget has submitted
+			t.Fatal(err)
+		}
+		if records, err := h.log.Locals(acknowledgedRecord); err != nil || len(records) != 0 {
+			t.Errorf("group %d: %v, %v", number, records, err)
+		}
+	}
+}
+
 // The hello reports each log, and which of the missing ones were erased.
 func TestGroups_Durable(t *testing.T) {
 	g := withGroups(t, map[uint32]core.Position{2: {}, 5: {}})

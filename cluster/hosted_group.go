@@ -174,8 +174,11 @@ const acknowledgedRecord = "acknowledged/"
 // SaveAcknowledged implements replica.Host.
 func (h *hosted) SaveAcknowledged(member uint64, p core.Position) {
 	value := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, p.Term), p.Index)
-	h.log.SetLocalNoSync(acknowledgedRecord+wire.MemberID(member).String(), value)
+	h.log.SetLocalNoSync(recordOf(member), value)
 }
+
+// recordOf is the name of the local record with what a member has acknowledged.
+func recordOf(member uint64) string { return acknowledgedRecord + wire.MemberID(member).String() }
 
 // loadAcknowledged returns what SaveAcknowledged has recorded.
 func loadAcknowledged(log *raftlog.Log) (peers []*wire.Peer, err error) {
