@@ -93,7 +93,8 @@ func Restore(ctx context.Context, dir string, r io.Reader) error {
 // Recover makes the directory of one member the seed of a new group, after the majority
 // of the voters was lost permanently. Call [Verify] first, on the directory of each member
 // that has survived: it reports how far each has got. Choose the one with the highest
-// LastTerm and, among equal ones, the highest Last, and keep a copy of it.
+// LastTerm and, among equal ones, the highest Last, and keep a copy of it. Compare the logs of the further groups
+// that matter to you as well: another directory may have more of one. One with Applied 0, whose state the member has never received, is recovered empty.
 //
 // The new group is as after [Restore]: keys and limits are kept, all sessions have ended,
 // the epoch is the next one, and the members of the old group are refused. Of the old

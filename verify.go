@@ -42,7 +42,8 @@ type DirGroup struct {
 	Name    string
 	Number  uint32
 	Applied uint64 // index of the state on the disk; 0: the group has been created, and the member has not begun it
-	Last    uint64 // index of the last entry
+	// Of its log, as in DirInfo. Another directory may have more of one group, and less of another one.
+	Commit, Last, LastTerm uint64
 	// With the whole log applied, as in DirInfo.
 	Keys, Sessions, Locks, Semaphores int
 	Fence                             Fence
@@ -73,8 +74,8 @@ func (i DirInfo) String() string {
 		line("           %d entries are not known to be committed here", n)
 	}
 	for _, g := range i.Groups {
-		line("group      %s: %d keys, %d sessions, %d locks, %d semaphores, largest fence %v; log applied %d, last %d",
-			quote(g.Name), g.Keys, g.Sessions, g.Locks, g.Semaphores, g.Fence, g.Applied, g.Last)
+		line("group      %s: %d keys, %d sessions, %d locks, %d semaphores, largest fence %v; log applied %d, committed %d, last %d of term %d",
+			quote(g.Name), g.Keys, g.Sessions, g.Locks, g.Semaphores, g.Fence, g.Applied, g.Commit, g.Last, g.LastTerm)
 	}
 	for text, holds := range map[string]bool{ // one of them at most
 		"seed       no member has started on it yet":                    i.Seed,
@@ -96,7 +97,8 @@ func (i DirInfo) String() string {
 // How much a member may have missed of its group, its directory alone does not tell: all
 // that the others acknowledged after its last entry. Compare the directories of several
 // members: the one with the highest LastTerm, and among equal ones the highest Last, has
-// all that a majority acknowledged, if one of them was part of it.
+// all that a majority acknowledged, if one of them was part of it. Each further group has a log of its own: which directory
+// has all of it, its DirGroup tells in the same way.
 //
 // Errors: ErrInvalid for a directory that a Restore left unfinished, or without a path;
 // ErrCorrupt if it is damaged, or has lost entries that it acknowledged;
@@ -127,7 +129,7 @@ func (i *DirInfo) fill(f cluster.DirFacts) {
 	for _, g := range f.Groups {
 		s := g.Machine.(*machine.Machine).Summary()
 		i.Groups = append(i.Groups, DirGroup{
-			Name: g.Name, Number: g.Number, Applied: g.Applied, Last: g.Last,
+			Name: g.Name, Number: g.Number, Applied: g.Applied, Commit: g.Commit, Last: g.Last, LastTerm: g.LastTerm,
 			Keys: s.Keys, Sessions: s.Sessions, Locks: s.Locks, Semaphores: s.Semaphores, Fence: Fence(s.Fence),
 		})
 	}

@@ -33,7 +33,9 @@ type GroupFacts struct {
 	Number  uint32
 	Name    string
 	Applied uint64 // index of the state on the disk; 0: there is no log yet
-	Last    uint64 // index of the last entry
+
+	Commit, Last, LastTerm uint64 // as in DirFacts
+
 	Machine Machine
 }
 
@@ -78,7 +80,12 @@ func (o Offline) groupFacts(log *raftlog.Log, r *fact.GroupRecord) (f GroupFacts
 		return f, err
 	}
 	f.Number, f.Name, f.Applied = r.Number, r.Name, other.Applied().Index
-	_, f.Last, _ = other.Position()
+	hard, _, err := other.InitialState()
+	if err != nil {
+		return f, err
+	}
+	f.Commit = hard.GetCommit()
+	_, f.Last, f.LastTerm = other.Position()
 	f.Machine, err = o.groupMachine(context.Background(), other, r)
 	return f, err
 }

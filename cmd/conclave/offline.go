@@ -57,7 +57,9 @@ type dirGroupView struct {
 	Name       string `json:"name"`
 	Number     uint32 `json:"number"`
 	Applied    uint64 `json:"applied"`
+	Commit     uint64 `json:"commit"`
 	Last       uint64 `json:"last"`
+	LastTerm   uint64 `json:"lastTerm"`
 	Keys       int    `json:"keys"`
 	Sessions   int    `json:"sessions"`
 	Locks      int    `json:"locks"`
@@ -74,8 +76,8 @@ func dirOf(i conclave.DirInfo) dirView {
 	}
 	for _, g := range i.Groups {
 		v.Groups = append(v.Groups, dirGroupView{
-			Name: g.Name, Number: g.Number, Applied: g.Applied, Last: g.Last, Keys: g.Keys, Sessions: g.Sessions, Locks: g.Locks,
-			Semaphores: g.Semaphores, Fence: largest(g.Fence),
+			Name: g.Name, Number: g.Number, Applied: g.Applied, Commit: g.Commit, Last: g.Last, LastTerm: g.LastTerm, Keys: g.Keys, Sessions: g.Sessions,
+			Locks: g.Locks, Semaphores: g.Semaphores, Fence: largest(g.Fence),
 		})
 	}
 	return v
@@ -116,7 +118,7 @@ func (p *program) recoverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "recover --dir DIR", Args: exactly(), Short: "Make a new group from one surviving directory, after the majority is lost permanently",
 		Long: "Make the directory of one member the seed of a new group, after the majority of the voters is lost permanently. Run verify on each surviving " +
-			"directory first and choose the one with the highest last term and, among equal ones, the highest last index. Keep a copy of it. No process " +
+			"directory first and choose the one with the highest last term and, among equal ones, the highest last index; another directory may have more of a further group. Keep a copy of it. No process " +
 			"of the old group may run any more.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := conclave.Recover(cmd.Context(), dir); err != nil {

@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -18,6 +19,27 @@ func alone(t *testing.T, dir string) *conclave.Node {
 	}
 	t.Cleanup(func() { gt.Kill(n) })
 	return n
+}
+
+// Verify reports how far the log of each group has got, so that the directories of several members can be compared.
+func TestVerify_LogsOfGroups(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a")
+	var last conclave.DirGroup
+	for i := range 2 {
+		n := alone(t, dir)
+		gt.MustPut(t, create(t, n, "a").KV(), "k", fmt.Sprint(i))
+		gt.Kill(n)
+		info, err := conclave.Verify(dir)
+		if err != nil || len(info.Groups) != 1 {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		g := info.Groups[0]
+		if g.LastTerm <= last.LastTerm || g.Last <= last.Last || g.Commit <= last.Commit || g.Commit > g.Last {
+			t.Errorf("%+v after %+v", g, last)
+		}
+		last = g
+	}
 }
 
 // The directory of one member is recovered with all groups: their keys remain, their locks have ended, and their fences go on.
