@@ -79,6 +79,10 @@ func (n *Node) backUp(ctx context.Context, w io.Writer) error {
 // grants fewer than 100,000 fences a second on average since it was restored. Indexes of changes begin behind
 // the same number: a compare-and-swap with an index from the lost time fails.
 //
+// The backup does not know how often the old group was restored or recovered since. If that was more than once, the
+// old group's epoch, and with it its fences, are larger than those of the seed: run a member on it, close it and
+// call Recover, as often as that was.
+//
 // If Restore is interrupted after that, by a crash, by ctx or by the disk, Open refuses the
 // directory as unfinished, and another Restore into it begins again.
 //

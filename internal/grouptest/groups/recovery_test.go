@@ -21,6 +21,33 @@ func alone(t *testing.T, dir string) *conclave.Node {
 	return n
 }
 
+// The old cluster was recovered twice since the backup, so its fences are larger than those of the seed. Once that has run, it can be
+// recovered as often.
+func TestRecover_SeedOfOlderBackup(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "old")
+	n := alone(t, dir)
+	seed := restoredDir(t, backupOf(t, n))
+	fenceOf := func() conclave.Fence { return gt.MustLock(t, n.FencedLock("x")) }
+	var last conclave.Fence
+	for range 2 {
+		gt.Kill(n)
+		gt.Must(t, conclave.Recover(t.Context(), dir))
+		n = alone(t, dir)
+		last = fenceOf()
+	}
+	for range 2 {
+		gt.Kill(n)
+		n = alone(t, seed)
+		gt.Kill(n)
+		gt.Must(t, conclave.Recover(t.Context(), seed))
+		n = alone(t, seed)
+	}
+	if f := fenceOf(); f <= last {
+		t.Errorf("fence %v after %v", f, last)
+	}
+}
+
 // Verify reports how far the log of each group has got, so that the directories of several members can be compared.
 func TestVerify_LogsOfGroups(t *testing.T) {
 	t.Parallel()
