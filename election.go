@@ -176,7 +176,7 @@ func (e *Election) Lost() <-chan struct{} { return e.lock.Lost() }
 //
 // Calls of Run on one handle wait for each other, and lead one after the other. A call within lead waits for itself.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, f Fence) error) error {
-	if err := awaitTurn(ctx, e.runs); err != nil {
+	if err := e.lock.group.client.Turn(ctx, e.runs); err != nil {
 		return fault("run", e.lock.name, err)
 	}
 	defer func() { <-e.runs }()
@@ -193,22 +193,6 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 			return fault("run", e.lock.name, withContextError(ctx, err))
 		}
 		return err
-	}
-}
-
-// awaitTurn takes the only token of a channel: the calls of one handle that do wait for each other. It does not look at ctx if there
-// is none under way.
-func awaitTurn(ctx context.Context, turn chan struct{}) error {
-	select {
-	case turn <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return contextError(ctx)
 	}
 }
 

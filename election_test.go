@@ -309,3 +309,26 @@ func TestRun_SharedHandle(t *testing.T) {
 		grouptest.Must(t, e.Run(t.Context(), nil, func(context.Context, conclave.Fence) error { return nil }))
 	})
 }
+
+// A call of Run that waits for another one of its handle, whose lead does not return, ends with the node.
+func TestRun_SharedHandleClose(t *testing.T) {
+	n := grouptest.Alone(t)
+	e := n.Election("x")
+	leads, end := make(chan struct{}), make(chan struct{})
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() {
+		first <- e.Run(t.Context(), nil, func(context.Context, conclave.Fence) error {
+			close(leads)
+			<-end
+			return nil
+		})
+	}()
+	<-leads
+	go func() {
+		second <- e.Run(t.Context(), nil, func(context.Context, conclave.Fence) error { return errors.New("both lead") })
+	}()
+	grouptest.Must(t, n.Close(t.Context()))
+	grouptest.WantError(t, <-second, conclave.ErrClosed)
+	close(end)
+	<-first
+}

@@ -266,7 +266,7 @@ func (s *Semaphore) Resize(ctx context.Context, limit int) error {
 
 // resize has the group change the limit, and the handle use it: in the same order, if there are several calls.
 func (s *Semaphore) resize(ctx context.Context, limit uint32) error {
-	if err := awaitTurn(ctx, s.resizes); err != nil {
+	if err := s.group.client.Turn(ctx, s.resizes); err != nil {
 		return err
 	}
 	defer func() { <-s.resizes }()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"sync"
 	"sync/atomic"
 )
@@ -38,6 +39,24 @@ func (l *lifetime) Usable() error {
 		return l.stopped()
 	default:
 		return nil
+	}
+}
+
+// Turn takes the only token of a channel: calls of one handle that wait for each other put it there. It does not look at ctx if none of
+// them is under way.
+func (l *lifetime) Turn(ctx context.Context, token chan struct{}) error {
+	select {
+	case token <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case token <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return contextFault(Interrupted, ctx)
+	case <-l.done:
+		return l.stopped()
 	}
 }
 
