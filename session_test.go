@@ -194,3 +194,37 @@ func TestSession_AfterNodeClose(t *testing.T) {
 	_, err = n.Election("x").Campaign(t.Context(), nil)
 	grouptest.WantError(t, err, conclave.ErrClosed)
 }
+
+// Close ends a Lock and an Acquire that wait. Under a session without TTL, which outlives the process, they may have been granted
+// meanwhile, as for a write that is under way.
+func TestSession_CloseWhileWaiting(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg     *conclave.SessionConfig
+		unknown bool
+	}{"with TTL": {nil, false}, "without TTL": {grouptest.Lasting(), true}} {
+		t.Run(name, func(t *testing.T) {
+			n := grouptest.Alone(t)
+			s := grouptest.MustSession(t, n, c.cfg)
+			grouptest.MustLock(t, n.FencedLock("x"))
+			grouptest.MustAcquire(t, n.Semaphore("x", 1), 1)
+			waiting := grouptest.StartLock(t, s.FencedLock("x"))
+			acquired := make(chan error, 1)
+			go func() {
+				_, err := s.Semaphore("x", 1).Acquire(t.Context(), 1)
+				acquired <- err
+			}()
+			for queued := 0; queued == 0; grouptest.Pass(time.Millisecond) {
+				info, err := n.Semaphore("x", 1).Info(t.Context())
+				grouptest.Must(t, err)
+				queued = info.Waiters
+			}
+			grouptest.Must(t, n.Close(t.Context()))
+			for _, err := range []error{<-waiting.Err, <-acquired} {
+				grouptest.WantError(t, err, conclave.ErrClosed)
+				if got := errors.Is(err, conclave.ErrUnknown); got != c.unknown {
+					t.Errorf("%v: unknown %v", err, got)
+				}
+			}
+		})
+	}
+}

@@ -115,7 +115,7 @@ wait:
 			return r.fence, r.err
 		case <-a.lease.done:
 			tr.drain(a.places)
-			return 0, a.abandon(errLeaseEnded)
+			return 0, a.abandon(a.leaseEnded())
 		case <-ctx.Done():
 			break wait
 		}
@@ -140,6 +140,15 @@ wait:
 var errLeaseEnded = errors.New("the lease has ended")
 
 func leaseEnded() error { return errLeaseEnded }
+
+// leaseEnded is why the caller leaves at the end of the lease. A session without TTL outlives this process, and has what it is
+// granted meanwhile.
+func (a *acquisition) leaseEnded() error {
+	if why := a.lease.Err(); a.lease.ttl == NoTTL && IsKind(why, Closed) {
+		return &Fault{Kind: Unknown, Cause: why}
+	}
+	return errLeaseEnded
+}
 
 // abandon leaves without a result. A grant that has come already is released: a
 // caller whose context is done does not expect to hold anything.
@@ -257,7 +266,7 @@ func (a *acquisition) Cancelled(sent bool) { a.unsent <- !sent }
 
 // Fail implements Call. Nothing is held then: the group cannot be reached, nothing
 // was sent, or the registration of this process has expired, and with it the
-// session.
+// session. Without TTL the session lives on, and may have been granted what was sent.
 func (a *acquisition) Fail(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -267,8 +276,11 @@ func (a *acquisition) Fail(err error) {
 	if a.phase != waiting {
 		return
 	}
-	if errors.Is(err, tickets.ErrUnregistered) {
+	switch {
+	case errors.Is(err, tickets.ErrUnregistered):
 		err = errUnknownSession
+	case a.lease.ttl == NoTTL:
+		err = a.lease.client.ended(err)
 	}
 	a.phase = decided
 	a.result <- acquired{err: err}
