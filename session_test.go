@@ -195,18 +195,22 @@ func TestSession_AfterNodeClose(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrClosed)
 }
 
-// Close ends a Lock and an Acquire that wait. Under a session without TTL, which outlives the process, they may have been granted
-// meanwhile, as for a write that is under way.
+// Close ends a Lock and an Acquire that wait, while the group cannot be reached. Under a session without TTL, which outlives the
+// process, they may have been granted meanwhile, as for a write that is under way.
 func TestSession_CloseWhileWaiting(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg     *conclave.SessionConfig
 		unknown bool
 	}{"with TTL": {nil, false}, "without TTL": {grouptest.Lasting(), true}} {
 		t.Run(name, func(t *testing.T) {
-			n := grouptest.Alone(t)
+			t.Parallel()
+			g := grouptest.Start(t, 3, grouptest.MemoryNetwork)
+			leader := g.Leader()
+			away := (leader + 1) % 3
+			n := g.Nodes[away]
 			s := grouptest.MustSession(t, n, c.cfg)
-			grouptest.MustLock(t, n.FencedLock("x"))
-			grouptest.MustAcquire(t, n.Semaphore("x", 1), 1)
+			grouptest.MustLock(t, g.Nodes[leader].FencedLock("x"))
+			grouptest.MustAcquire(t, g.Nodes[leader].Semaphore("x", 1), 1)
 			waiting := grouptest.StartLock(t, s.FencedLock("x"))
 			acquired := make(chan error, 1)
 			go func() {
@@ -218,7 +222,8 @@ func TestSession_CloseWhileWaiting(t *testing.T) {
 				grouptest.Must(t, err)
 				queued = info.Waiters
 			}
-			grouptest.Must(t, n.Close(t.Context()))
+			g.Disconnect(away) // else the group may withdraw them first, so that nothing is unknown
+			_ = n.Close(grouptest.Expired())
 			for _, err := range []error{<-waiting.Err, <-acquired} {
 				grouptest.WantError(t, err, conclave.ErrClosed)
 				if got := errors.Is(err, conclave.ErrUnknown); got != c.unknown {
