@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
@@ -299,13 +300,12 @@ func refusal(r *wire.Reply) error {
 	case wire.Code_LEVEL:
 		return fmt.Errorf("%w: %s", ErrUpgradeRequired, r.GetDetail())
 	case wire.Code_STALE_BOOT:
-		return fmt.Errorf("%w: the group knows a later start of this member, so its directory is a copy or was rolled back: "+
-			"stop this process and continue with the original directory", ErrCorrupt)
+		return fmt.Errorf("%w: the group knows a later start of this member, so its directory is a copy or was rolled back: stop this process and continue with the original directory", ErrCorrupt)
 	}
 	if err, ok := refusals[r.GetCode()]; ok {
 		return err
 	}
-	return fmt.Errorf("%w: %s %s", ErrInvalid, r.GetCode(), r.GetDetail())
+	return fmt.Errorf("%w: %s", ErrInvalid, strings.TrimPrefix(fmt.Sprint(r.GetCode(), " ", r.GetDetail()), "INVALID "))
 }
 
 // refusals are the codes whose error says it all.

@@ -31,7 +31,8 @@ type GroupInfo struct {
 //
 // A name in two groups is two locks. Sessions, fences, indexes, jobs, sets of locks, transactions and searches for deadlocks are
 // of one group, and the methods of the handle concern its group only. The members and the settings are those of
-// the default group: RemoveMember and SetGroupConfig return ErrInvalid, and each group has checks of its own.
+// the default group: RemoveMember and SetGroupConfig return ErrInvalid, GroupConfig has its Voters and nothing else, and each group
+// has checks of its own.
 //
 // WithGroup does not block, and a handle costs nothing. While the group does not exist its calls return ErrGroupNotFound,
 // with no effect. A handle belongs to the group that it has reached: when that is deleted its calls always return ErrGroupNotFound,

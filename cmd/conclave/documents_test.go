@@ -88,7 +88,8 @@ func TestDocuments_CommandsInText(t *testing.T) {
 	flag := regexp.MustCompile(`(?:^| )--([a-z][a-z-]*)`)
 	root := commands()
 	known := variables(root)
-	for _, name := range []string{"docs/OPERATIONS.md", "docs/CLI.md", "docs/CONSUL.md", "docs/GUIDE.md", "README.md", "SECURITY.md", "docs/systemd/conclave.service"} {
+	for _, name := range []string{"docs/OPERATIONS.md", "docs/CLI.md", "docs/CONSUL.md", "docs/GUIDE.md", "docs/FAQ.md", "docs/FENCING.md", "docs/METRICS.md", "docs/MIGRATING.md", "docs/SEMANTICS.md",
+		"README.md", "SECURITY.md", "docs/systemd/conclave.service"} {
 		text := readDocument(t, name)
 		for _, m := range inline.FindAllStringSubmatch(text, -1) {
 			cmd, _, err := root.Find(strings.Fields(m[1]))

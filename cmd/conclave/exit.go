@@ -128,6 +128,8 @@ func advise(cmd *cobra.Command, err error) string {
 		return fmt.Sprintf("Run %q for its arguments and flags.", cmd.CommandPath()+" --help")
 	case errors.Is(err, conclave.ErrUnavailable):
 		return "conclave status shows what the members know by themselves."
+	case errors.Is(err, conclave.ErrGroupNotFound):
+		return "conclave groups lists the groups, and conclave groups NAME --create creates one."
 	case code == exitUnknown:
 		return "The call may have taken effect: look before you repeat it."
 	}

@@ -308,6 +308,7 @@ func find(s conclave.Status, idOrName string) (conclave.Member, error) {
 func (p *program) transferCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "transfer [MEMBER]", Args: between(0, "MEMBER"), Short: "Transfer leadership, to a voter by ID or name or to the most up-to-date one",
+		Long: "Transfer leadership, to a voter by ID or name or to the most up-to-date one, and show the status then. With --further-group the leadership is that of the further group, and what is shown is its line of conclave groups.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error {
 				var to conclave.Member
@@ -322,6 +323,9 @@ func (p *program) transferCommand() *cobra.Command {
 				}
 				if err := c.TransferLeadership(ctx, to.ID); err != nil {
 					return err
+				}
+				if p.connection.further != "" {
+					return p.listGroups(ctx, c, p.connection.further)
 				}
 				s, err := c.Status(ctx)
 				if err != nil {
@@ -346,7 +350,7 @@ func (p *program) configCommand() *cobra.Command {
 		Use: "config", Args: exactly(), Short: "Show the group's settings, or change those that are given as flags",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error {
-				g, err := c.GroupConfig(ctx)
+				g, err := c.Client.GroupConfig(ctx) // the default group's, as of all that concerns members
 				if err != nil {
 					return err
 				}
@@ -362,10 +366,10 @@ func (p *program) configCommand() *cobra.Command {
 					g.RemoveAfter = removeAfter
 				}
 				if g != before {
-					if err := c.SetGroupConfig(ctx, g); err != nil {
+					if err := c.Client.SetGroupConfig(ctx, g); err != nil {
 						return err
 					}
-					if g, err = c.GroupConfig(ctx); err != nil { // what is printed is what the group has
+					if g, err = c.Client.GroupConfig(ctx); err != nil { // what is printed is what the group has
 						return withCode(exitUnknown, fmt.Errorf("the group has stored the settings, and did not show them: %w", err))
 					}
 				}

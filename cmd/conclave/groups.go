@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"text/tabwriter"
 
@@ -35,7 +36,7 @@ func (p *program) groupsCommand() *cobra.Command {
 			case remove:
 				return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error { return p.deleteGroup(ctx, c, args[0], force) })
 			}
-			return p.call(cmd.Context(), p.listGroups)
+			return p.call(cmd.Context(), func(ctx context.Context, c groupClient) error { return p.listGroups(ctx, c, "") })
 		},
 	}
 	cmd.Flags().BoolVar(&create, "create", false, "create the group")
@@ -54,12 +55,13 @@ type groupView struct {
 	Voters  []conclave.MemberID `json:"voters"`
 }
 
-func (p *program) listGroups(ctx context.Context, c groupClient) error {
+// listGroups lists the groups, or the one of that name if it is not empty.
+func (p *program) listGroups(ctx context.Context, c groupClient, only string) error {
 	names, err := p.memberNames(ctx, c)
 	if err != nil {
 		return err
 	}
-	return many(p, 0, "GROUP NUMBER LEADER TERM APPLIED VOTERS", c.Groups(ctx), func(g conclave.GroupInfo) (any, []string) {
+	return many(p, 0, "GROUP NUMBER LEADER TERM APPLIED VOTERS", groupsNamed(c.Groups(ctx), only), func(g conclave.GroupInfo) (any, []string) {
 		v := groupView{Name: g.Name, Number: g.Number, Created: g.CreateIndex, Term: g.Term, Applied: g.Applied, Voters: g.Voters}
 		leader := "-"
 		if g.Leader != 0 {
@@ -71,6 +73,17 @@ func (p *program) listGroups(ctx context.Context, c groupClient) error {
 		}
 		return v, []string{name(g.Name), fmt.Sprint(g.Number), leader, fmt.Sprint(g.Term), fmt.Sprint(g.Applied), strings.Join(voters, ", ")}
 	})
+}
+
+// groupsNamed are those of all that have that name; "": all.
+func groupsNamed(all iter.Seq2[conclave.GroupInfo, error], name string) iter.Seq2[conclave.GroupInfo, error] {
+	return func(yield func(conclave.GroupInfo, error) bool) {
+		for g, err := range all {
+			if (err != nil || name == "" || g.Name == name) && !yield(g, err) {
+				return
+			}
+		}
+	}
 }
 
 func (p *program) createGroup(ctx context.Context, c groupClient, group string) error {

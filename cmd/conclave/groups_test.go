@@ -8,7 +8,7 @@ import (
 // A group is created, used by --further-group, listed and deleted.
 func TestGroups(t *testing.T) {
 	n := member(t, "")
-	want(t, conclaveAt(n, "--further-group", "tenant", "locks"), 4, "group not found")
+	want(t, conclaveAt(n, "--further-group", "tenant", "locks"), 4, "group not found\nconclave groups lists the groups, and conclave groups NAME --create creates one.")
 	if out := must(t, n, "groups", "tenant", "--create"); !strings.Contains(out, "--further-group") {
 		t.Error(out)
 	}
@@ -47,4 +47,21 @@ func TestGroups(t *testing.T) {
 	want(t, conclaveAt(n, "groups", "conclave", "--delete"), 2, "default group")
 	must(t, n, "groups", "tenant", "--delete", "--force")
 	want(t, conclaveAt(n, "groups", "tenant", "--delete"), 4, "group not found")
+}
+
+// What concerns the members is of the default group, also with --further-group; the leadership is not.
+func TestGroups_MembersAndSettings(t *testing.T) {
+	n := member(t, "")
+	must(t, n, "groups", "tenant", "--create")
+	if out := must(t, n, "--further-group", "tenant", "config", "--replace-after", "2m"); !strings.Contains(out, "replace-after:  2m0s") {
+		t.Error(out)
+	}
+	if out := must(t, n, "config"); !strings.Contains(out, "replace-after:  2m0s") {
+		t.Error(out)
+	}
+	want(t, conclaveAt(n, "--further-group", "tenant", "remove", "anna", "--force"), 2, "run conclave leave there")
+	out := must(t, n, "--further-group", "tenant", "transfer", "anna")
+	if !strings.Contains(out, "tenant  1       anna") || strings.Contains(out, "conclave") {
+		t.Error(out)
+	}
 }

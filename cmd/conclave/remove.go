@@ -31,7 +31,7 @@ func (p *program) removeCommand() *cobra.Command {
 				if r.Alive && m.Role == conclave.Voter && !force {
 					return usagef("not removed: %s is a voter, and alive: %s; --force does it", called(m), r.remains("would remain"))
 				}
-				if err := c.RemoveMember(ctx, m.ID); err != nil {
+				if err := c.Client.RemoveMember(ctx, m.ID); err != nil {
 					return err
 				}
 				return p.one(r, func(w *tabwriter.Writer) {
