@@ -347,7 +347,10 @@ func describeWait(r *wire.Reply) string {
 	if r == nil {
 		return ""
 	}
-	text := fmt.Sprintf("queued at position %d", r.GetPosition())
+	text := "queued"
+	if r.GetPosition() != 0 { // behind a lock that lingers it is not known
+		text = fmt.Sprintf("queued at position %d", r.GetPosition())
+	}
 	if holder := describeHolder(r); holder != "" {
 		text += ", " + holder
 	}

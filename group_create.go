@@ -168,7 +168,11 @@ func (a furtherAdmin) backUp(ctx context.Context, w io.Writer) error {
 }
 
 func (a furtherAdmin) transferLeadership(ctx context.Context, to MemberID) error {
-	if err := a.reach(ctx); err != nil {
+	err := cmp.Or(a.client.Usable(), contextError(ctx))
+	if err == nil {
+		err = a.reach(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	return transfer(ctx, a.replica.Load(), to)

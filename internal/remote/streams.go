@@ -64,6 +64,9 @@ func stream[V any](ctx context.Context, g *Group, next func() *wire.Request, rec
 
 // follow is stream for what begins with a state. If ctx is done before that has come, no quorum was reachable.
 func follow[V any](ctx context.Context, g *Group, next func() *wire.Request, receive func(V) bool) error {
+	if ctx.Err() != nil { // before the call: whether there is a quorum is not known
+		return g.streamFault(ctx, nil)
+	}
 	known := false
 	err := stream(ctx, g, next, func(v V) bool {
 		known = true
