@@ -54,7 +54,7 @@ func (n *Node) WithGroup(name string) *Group {
 // costs next to nothing. One group is enough for most: create another one
 // where its users must not wait for those of the first, or where one processor is not enough.
 //
-// Errors: ErrInvalid for the name or cfg; ErrBusy with 1,000 groups besides the default one; ErrUpgradeRequired while a member runs a build
+// Errors: ErrInvalid for the name or cfg; ErrTooLarge for the name; ErrBusy with 1,000 groups besides the default one; ErrUpgradeRequired while a member runs a build
 // without groups; ErrTooLarge after 2^32 groups; ErrClosed; ctx's with ErrUnavailable, or with ErrUnknown if the
 // group may be created; and ErrUnknown if another call deletes it at the same time. CreateGroup can be repeated.
 func (n *Node) CreateGroup(ctx context.Context, name string, cfg GroupConfig) (*Group, error) {

@@ -180,7 +180,7 @@ func (p *program) membersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "members", Args: exactly(), Short: "List the members with their roles",
 		Long: "List the members with their roles. LAG is how many committed entries a member has not acknowledged; only the leader knows: " +
-			"give its address with --addr. CONTACT is how long ago the member that answers has heard from it. PRIORITY is its --leader-priority, " +
+			"give its address with --addr. CONTACT is how long ago the member that answers has received a Raft message from it; one that does not lead has them from the leader, and mostly from no other one. PRIORITY is its --leader-priority, " +
 			"if the member that answers is connected to it. BUILD is the version that its process states, and LEVEL the feature level that it supports. " + withoutQuorum,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, _, o, err := p.status(cmd.Context(), a)
