@@ -73,14 +73,12 @@ func (x removing) removeOverdue() {
 func (m *Machine) removeMember(inc *incarnation, c *wire.RemoveMember) *wire.Reply {
 	id := cmp.Or(c.Member, inc.member)
 	k := m.known(id)
-	if k == nil { // a founder that never registered
+	switch {
+	case k == nil: // a founder that never registered
 		if r := m.checkRoom(); r != nil {
 			return r
 		}
-		k = newMember(id)
-		m.addMember(k)
-	}
-	if k.removed {
+	case k.removed:
 		return m.reply(wire.Code_OK)
 	}
 	votes := func(voter uint64) bool {
@@ -90,6 +88,10 @@ func (m *Machine) removeMember(inc *incarnation, c *wire.RemoveMember) *wire.Rep
 	runs := func(r fact.MemberRecord) bool { return r.ID != id && r.Registered && !r.Silent }
 	if !slices.ContainsFunc(c.Voters, votes) && !slices.ContainsFunc(m.Members(), runs) {
 		return m.refuse(wire.Code_INVALID, "every other voter has been removed; the last voter cannot be")
+	}
+	if k == nil { // not before: one of a refused removal would be in memory, and not on disk
+		k = newMember(id)
+		m.addMember(k)
 	}
 	removing{m}.remove(k)
 	return m.reply(wire.Code_OK)

@@ -42,3 +42,24 @@ func TestAdmission_Limits(t *testing.T) {
 		t.Errorf("one of them again: %v", code)
 	}
 }
+
+// A removal that is refused leaves no member behind: in memory alone it would count in a limit and for the feature
+// level, and a machine that was loaded from the changes would go on otherwise.
+func TestRemoval_RefusedOfUnknown(t *testing.T) {
+	d := newDriverAt(t, wire.LevelGroups)
+	d.time = MinSilence
+	dead := &wire.ReportGossip{Member: 1, Boot: 2, Term: 1}
+	d.want(wire.Code_OK, d.do(&wire.Command{Op: &wire.Command_ReportGossip{ReportGossip: dead}}))
+	for id := range uint64(2 * MaxUnregistered) {
+		d.want(wire.Code_INVALID, d.do(&wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Member: 100 + id}}}))
+	}
+	if !d.disk.equal(dump(d.m)) {
+		t.Error("the changes do not add up to the state")
+	}
+	if agreed, loaded := d.m.common(nil), must(Load(d.disk.pairs())).common(nil); agreed != loaded {
+		t.Errorf("the members support level %d, and once loaded %d", agreed, loaded)
+	}
+	d.want(wire.Code_OK, d.do(&wire.Command{Op: &wire.Command_AdmitMember{AdmitMember: &wire.AdmitMember{
+		Member: 2, Key: bytes.Repeat([]byte{2}, publicKeySize),
+	}}}))
+}

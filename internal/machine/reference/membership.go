@@ -95,12 +95,11 @@ func (r *Model) removeMember(inc *Incarnation, c *wire.RemoveMember) *wire.Reply
 	if id == 0 {
 		id = inc.Member
 	}
-	switch m := r.Member(id); {
+	m := r.Member(id)
+	switch {
 	case m == nil && !r.room():
 		return answer(wire.Code_BUSY)
-	case m == nil:
-		r.members = append(r.members, Member{ID: id})
-	case m.Removed:
+	case m != nil && m.Removed:
 		return answer(wire.Code_OK)
 	}
 	remaining := 0
@@ -116,6 +115,9 @@ func (r *Model) removeMember(inc *Incarnation, c *wire.RemoveMember) *wire.Reply
 	}
 	if remaining == 0 {
 		return answer(wire.Code_INVALID)
+	}
+	if m == nil {
+		r.members = append(r.members, Member{ID: id})
 	}
 	removing{r}.expel(id)
 	return answer(wire.Code_OK)
