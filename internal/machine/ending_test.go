@@ -307,3 +307,34 @@ func withoutIndexes(m *Machine) string {
 	fmt.Fprintln(&w, m.delays.First() != nil, m.ending.Len)
 	return w.String()
 }
+
+// Until its turn an ended session keeps a lock that it shares, and a name that is reserved for a set of it, from others, who are
+// not told a holder.
+func TestEnding_SharesAndReservationsBeforeTheirTurn(t *testing.T) {
+	d := newDriverAt(t, wire.LevelSets)
+	d.m.split = 2
+	d.line(wire.Code_OK, "open s ttl=1h")
+	d.line(wire.Code_OK, "open r ttl=1h")
+	d.line(wire.Code_OK, "lock y r/1")
+	for i := range 4 {
+		d.line(wire.Code_QUEUED, "lock y s/%d wait", i)
+	}
+	d.line(wire.Code_OK, "lock z s/5 shared")
+	d.line(wire.Code_QUEUED, "lockset s/6 x y wait")
+	for range MaxPassed {
+		fence := d.line(wire.Code_OK, "lock x r/1").Fence
+		d.line(wire.Code_OK, "unlock x r/1 fence=%d", fence)
+	}
+	d.line(wire.Code_OK, "close s")
+	for _, name := range []string{"x", "z"} {
+		if r := d.line(wire.Code_LOCKED, "lock %s r/1", name); r.Holder != nil {
+			t.Errorf("%s is held by %v", name, r.Holder)
+		}
+	}
+	for d.m.ending.Len > 0 {
+		d.do()
+	}
+	for _, name := range []string{"x", "z"} {
+		d.line(wire.Code_OK, "lock %s r/1", name)
+	}
+}
