@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -33,19 +34,35 @@ const (
 // ReceivedBytes counts, for each other member, the bytes that the loops of this process have not handled yet. It may be used on any goroutine.
 type ReceivedBytes struct {
 	mu sync.Mutex
-	of map[uint64]*atomic.Int64 // guarded by mu; by member, of those that have sent anything
+	of map[uint64]*receivedBytes // guarded by mu; by member, of those that a group has a sender of
 }
 
-func (b *ReceivedBytes) from(member uint64) *atomic.Int64 {
+// receivedBytes are those of one member.
+type receivedBytes struct {
+	atomic.Int64
+	groups int // that have a sender of it; guarded by ReceivedBytes.mu
+}
+
+func (b *ReceivedBytes) from(member uint64) *receivedBytes {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.of == nil {
-		b.of = make(map[uint64]*atomic.Int64)
+		b.of = make(map[uint64]*receivedBytes)
 	}
 	if b.of[member] == nil {
-		b.of[member] = new(atomic.Int64)
+		b.of[member] = new(receivedBytes)
 	}
+	b.of[member].groups++
 	return b.of[member]
+}
+
+// leave notes that one group less has a sender of a member.
+func (b *ReceivedBytes) leave(member uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of[member].groups--; b.of[member].groups == 0 {
+		delete(b.of, member)
+	}
 }
 
 // received is what the other members have sent to one group and its loop has not handled yet. The members take turns, and the frames of one
@@ -56,7 +73,7 @@ type received struct {
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
-	senders []*sender // that have sent anything
+	senders []*sender // that have sent anything over a connection whose loss is not handled yet
 	waiting int       // events, of all of them
 	turn    int       // the sender that is next
 }
@@ -65,10 +82,10 @@ type received struct {
 type sender struct {
 	member uint64
 	events []receivedEvent
-	first  int           // of events; those before have been taken
-	bytes  int           // of the others
-	all    *atomic.Int64 // in all groups
-	behind bool          // something was dropped since nothing waited
+	first  int            // of events; those before have been taken
+	bytes  int            // of the others
+	all    *receivedBytes // in all groups
+	behind bool           // something was dropped since nothing waited
 }
 
 type receivedEvent struct {
@@ -155,7 +172,8 @@ func (q *received) take(to []receivedEvent, most, limit int) (taken []receivedEv
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for bytes := 0; q.waiting > 0 && len(to) < most && bytes < limit; q.turn++ {
-		s := q.senders[q.turn%len(q.senders)]
+		at := q.turn % len(q.senders)
+		s := q.senders[at]
 		if s.first == len(s.events) {
 			continue
 		}
@@ -163,6 +181,11 @@ func (q *received) take(to []receivedEvent, most, limit int) (taken []receivedEv
 		to = append(to, e)
 		bytes += e.bytes
 		q.waiting--
+		if e.bytes == 0 && len(s.events) == 0 {
+			// Its connection is lost, and it may have been removed: members that come and go would add up in each group.
+			q.senders = slices.Delete(q.senders, at, at+1)
+			q.bytes.leave(s.member)
+		}
 	}
 	return to, q.waiting > 0
 }
@@ -187,6 +210,7 @@ func (q *received) close() {
 	defer q.mu.Unlock()
 	for _, s := range q.senders {
 		s.count(-s.bytes)
+		q.bytes.leave(s.member)
 	}
 	q.closed, q.senders, q.waiting = true, nil, 0
 }

@@ -200,3 +200,34 @@ func TestReceived_LossesOfOnePeer(t *testing.T) {
 		t.Errorf("%d events of 3 frames", len(taken))
 	}
 }
+
+// Members that come and go leave nothing behind, in any group, once the losses of their connections are handled.
+func TestReceived_FormerMembers(t *testing.T) {
+	shared := new(ReceivedBytes)
+	groups := []*received{newReceived(shared), newReceived(shared)}
+	const stays = 1
+	for member := uint64(2); member < 1000; member++ {
+		for _, q := range groups {
+			q.put(stays, func(*core.Core) {}, 1)
+			q.put(member, func(*core.Core) {}, 1)
+			q.put(member, func(*core.Core) {}, 0) // the loss of its connection
+			if taken, left := q.take(nil, 10, math.MaxInt); len(taken) != 3 || left {
+				t.Fatalf("%d events of 3 taken, others left: %t", len(taken), left)
+			}
+		}
+	}
+	for _, q := range groups {
+		if n := len(q.senders); n != 1 {
+			t.Errorf("a group has %d senders, and one member is connected", n)
+		}
+	}
+	if n := len(shared.of); n != 1 {
+		t.Errorf("the bytes of %d members are counted, and one is connected", n)
+	}
+	for _, q := range groups {
+		q.close()
+	}
+	if n := len(shared.of); n != 0 {
+		t.Errorf("the bytes of %d members are counted, and no group is left", n)
+	}
+}
