@@ -20,6 +20,7 @@ type candidate struct {
 	priority int32
 	looks    int // in succession that have shown that it can lead, with that priority
 	pause    int // looks until something may move to it again
+	lost     int // looks until something may move to it to make the leaders more even: it has lost a leadership to this member while it was up
 }
 
 // leadership is a group's leader as this member has seen it.
@@ -68,7 +69,10 @@ func (p *byPriority) noteVoters(v View) {
 			c = new(candidate)
 			p.voters[voter.ID] = c
 		}
-		c.pause = max(0, c.pause-1)
+		c.pause, c.lost = max(0, c.pause-1), max(0, c.lost-1)
+		if !voter.Up {
+			c.lost = 0 // it stopped, or restarts: that explains the loss
+		}
 		switch {
 		case !v.canLead(voter):
 			c.looks = 0
@@ -80,8 +84,8 @@ func (p *byPriority) noteVoters(v View) {
 	}
 }
 
-// noteLeaders returns the groups that this member has led for settledLooks, by number. What it has taken over from a voter of higher priority
-// counts against that one.
+// noteLeaders returns the groups that this member has led for settledLooks, by number. What it has taken over from a voter
+// counts against that one: a voter with a bad disk would get it back again and again.
 func (p *byPriority) noteLeaders(own Voter, v View) (settled []uint32) {
 	listed := make(map[uint32]bool, len(v.Leaders))
 	for _, l := range v.Leaders {
@@ -98,8 +102,8 @@ func (p *byPriority) noteLeaders(own Voter, v View) (settled []uint32) {
 		case last.Leader == l:
 			last.looks++
 		default:
-			if c := p.voters[last.Member]; l.Member == own.ID && c != nil && c.priority > own.Priority {
-				c.pause = failedLooks
+			if c := p.voters[last.Member]; l.Member == own.ID && last.Member != own.ID && c != nil {
+				c.hasLost(own.Priority)
 			}
 			*last = leadership{l, 1}
 		}
@@ -109,6 +113,14 @@ func (p *byPriority) noteLeaders(own Voter, v View) (settled []uint32) {
 	}
 	maps.DeleteFunc(p.groups, func(group uint32, _ *leadership) bool { return !listed[group] })
 	return settled
+}
+
+// hasLost notes that a voter has lost a leadership to this member, which has that priority.
+func (c *candidate) hasLost(own int32) {
+	if c.priority > own {
+		c.pause = failedLooks
+	}
+	c.lost = failedLooks
 }
 
 // tried notes what was tried last of a move, and what has become of it.

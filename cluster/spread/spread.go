@@ -145,7 +145,7 @@ const (
 	// has seen the last move that makes the leaders more even when one of them makes the next.
 	settledLooks = 6
 	// failedLooks is for how many looks nothing moves to make the leaders more even after a transfer that has failed: it has stopped the group for an election
-	// timeout. For as long nothing moves to a voter of higher priority that has failed so, or has lost a leadership to this member.
+	// timeout. For as long nothing moves to a voter of higher priority that has failed so, or to any that has lost a leadership to this member.
 	failedLooks = 60
 )
 
@@ -170,5 +170,9 @@ func (h *hysteresis) look(self uint64, v View) Move {
 	if h.looks < settledLooks || h.pause > 0 {
 		return Move{}
 	}
-	return v.uneven(self)
+	m := v.uneven(self)
+	if len(m.To) > 0 && h.voters[m.To[0]].lost > 0 {
+		return Move{}
+	}
+	return m
 }
