@@ -145,6 +145,7 @@ func offlineAt(ctx context.Context, dir string) cluster.Offline {
 			return machine.LoadAt(state, cmp.Or(seams.FeatureLevel, wire.FeatureLevel))
 		},
 		FirstStateOf: machine.FirstStateOf,
+		CheckSeed:    func(m cluster.Machine) error { return machine.CheckSeed(m.(*machine.Machine)) },
 		SeedMachine: func(m cluster.Machine, in fact.Seeding) (iter.Seq2[[]byte, []byte], error) {
 			count, err := firstCount(time.Now())
 			if err != nil {

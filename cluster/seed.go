@@ -36,6 +36,8 @@ type Offline struct {
 	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
 	// FirstStateOf returns the state with which a further group begins.
 	FirstStateOf func(*fact.GroupRecord) []wire.Change
+	// CheckSeed returns an error if SeedMachine would.
+	CheckSeed func(Machine) error
 	// SeedMachine returns the state with which a new group begins in place of the machine's. The machine is not used afterwards.
 	SeedMachine func(m Machine, in fact.Seeding) (iter.Seq2[[]byte, []byte], error)
 }
@@ -128,6 +130,9 @@ func (o Offline) restoredState(ctx context.Context, r *backup.Reader) (*restored
 	}
 	var failed error
 	machine, err := o.LoadMachine(r.All(ctx.Err, &failed))
+	if failed == nil && err == nil {
+		err = o.CheckSeed(machine)
+	}
 	switch {
 	case failed != nil:
 		return nil, failed
@@ -150,10 +155,20 @@ func (l restoredStates) check(s *restoredState) error {
 	case is != number:
 		return backup.Damaged("the document of group %d has the state of group %d", number, is)
 	case len(l) == 0:
-		return nil
+		return s.checkCreated()
 	}
 	if r := l[0].machine.Directory().Group(number); r == nil || r.Name != name {
 		return backup.Damaged("the default group does not list group %d, %q", number, name)
+	}
+	return nil
+}
+
+// checkCreated refuses a group that the state lists as created later than the state is: no backup of the new cluster would have it.
+func (s *restoredState) checkCreated() error {
+	for _, r := range s.machine.Directory().Groups {
+		if r.Created > s.header.GetIndex() {
+			return backup.Damaged("group %q was created at index %d, and the state is that at %d", r.Name, r.Created, s.header.GetIndex())
+		}
 	}
 	return nil
 }

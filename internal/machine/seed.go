@@ -48,10 +48,10 @@ func FirstState(level uint32) []wire.Change {
 // that this build supports. Fences of groups that are created later begin behind count, too. A further group lists the new group's first member, which could not register otherwise. The machine
 // must not be used while the pairs are read.
 func (m *Machine) Seed(count uint64, in fact.Seeding) (iter.Seq2[[]byte, []byte], error) {
-	switch {
-	case m.epoch >= maxEpoch:
-		return nil, ErrLastEpoch
-	case count >= maxFences:
+	if err := CheckSeed(m); err != nil {
+		return nil, err
+	}
+	if count >= maxFences {
 		return nil, fmt.Errorf("%w: %d, want at most %d", ErrCount, count, uint64(maxFences-1))
 	}
 	s := New()
@@ -76,6 +76,30 @@ func (m *Machine) Seed(count uint64, in fact.Seeding) (iter.Seq2[[]byte, []byte]
 	})
 	jobs := jobRuns{m}.seed()
 	return func(yield func(key, value []byte) bool) { s.yield(m, jobs, yield) }, nil
+}
+
+// maxCounted bounds what a seed goes on with: group time, which would take 146 years, and what the machine counts.
+const maxCounted = 1 << 62
+
+// CheckSeed returns an error if no group can follow one with a state: [ErrLastEpoch], or [ErrCorrupt] where what the new group would go on with
+// is so large that no group has come to it. Its time would stand still then, or its indexes begin again at zero.
+func CheckSeed(m *Machine) error {
+	if m.epoch >= maxEpoch {
+		return ErrLastEpoch
+	}
+	if m.now > maxCounted || m.positions > maxCounted || m.endings > maxCounted {
+		return fmt.Errorf("%w: group time %d, %d places in queues and %d ended sessions: %w", ErrCorrupt, m.now, m.positions, m.endings, errRange)
+	}
+	// Indexes begin behind the fences of an epoch, and stay below those of the next one.
+	largest := max(m.keys.changes, m.keys.lockFloor)
+	m.keys.tree.Ascend(func(e *fact.Entry) bool {
+		largest = max(largest, e.LockIndex)
+		return true
+	})
+	if largest > max(maxCounted>>1, uint64(m.epoch+1)<<48|maxFences) {
+		return fmt.Errorf("%w: index %d in epoch %d: %w", ErrCorrupt, largest, m.epoch, errRange)
+	}
+	return nil
 }
 
 // plant adds a key of the old group; by is the session that has locked it, or nil.

@@ -134,3 +134,57 @@ func TestRestore_ForeignDocuments(t *testing.T) {
 		}
 	}
 }
+
+// A state that no group can have come to, from which a new one could not go on, is refused before anything is changed: also of one of several groups.
+func TestRestore_StatesRefused(t *testing.T) {
+	t.Parallel()
+	n := alone(t, filepath.Join(t.TempDir(), "old"))
+	use(t, create(t, n, "a"), "of a")
+	dir := filepath.Join(t.TempDir(), "restored")
+	const most = 1<<64 - 1
+	state := func(change func(*wire.MachineState)) func(kind byte, value []byte) []byte {
+		return altered('m', new(wire.MachineState), func(m proto.Message) { change(m.(*wire.MachineState)) })
+	}
+	for name, test := range map[string]struct {
+		document int
+		change   func(kind byte, value []byte) []byte
+		want     error
+	}{
+		"group time":               {0, state(func(s *wire.MachineState) { s.Now = most / 2 }), conclave.ErrCorrupt},
+		"group time of a":          {1, state(func(s *wire.MachineState) { s.Now = most / 2 }), conclave.ErrCorrupt},
+		"changes":                  {0, state(func(s *wire.MachineState) { s.Changes = most }), conclave.ErrCorrupt},
+		"changes of a":             {1, state(func(s *wire.MachineState) { s.Changes = most }), conclave.ErrCorrupt},
+		"lock indexes":             {0, state(func(s *wire.MachineState) { s.LockFloor = most }), conclave.ErrCorrupt},
+		"the lock index of a key":  {1, altered('k', new(wire.KeyState), func(m proto.Message) { m.(*wire.KeyState).LockIndex = most }), conclave.ErrCorrupt},
+		"places in queues":         {0, state(func(s *wire.MachineState) { s.Positions = most }), conclave.ErrCorrupt},
+		"ended sessions":           {1, state(func(s *wire.MachineState) { s.Ended = most }), conclave.ErrCorrupt},
+		"the last epoch of a":      {1, state(func(s *wire.MachineState) { s.Epoch = 1<<16 - 1 }), conclave.ErrTooLarge},
+		"a is created later":       {0, altered('G', new(wire.GroupState), func(m proto.Message) { m.(*wire.GroupState).Created = most }), conclave.ErrCorrupt},
+		"nothing, written by hand": {0, state(func(*wire.MachineState) {}), nil},
+	} {
+		d := documents(t, backupOf(t, n))
+		changed := false
+		for i, p := range d[test.document].pairs {
+			if value := test.change(p.Key[0], p.Value); value != nil {
+				d[test.document].pairs[i].Value, changed = value, true
+			}
+		}
+		err := conclave.Restore(t.Context(), dir, bytes.NewReader(series(t, d...)))
+		if _, missing := os.Stat(dir); !errors.Is(err, test.want) || os.IsNotExist(missing) != (test.want != nil) || !changed {
+			t.Errorf("%s: %v, want %v; directory: %v, changed: %t", name, err, test.want, missing, changed)
+		}
+		gt.Must(t, os.RemoveAll(dir))
+	}
+}
+
+// altered returns a function that changes the records of a kind; nil: it is of another one.
+func altered(of byte, m proto.Message, change func(proto.Message)) func(kind byte, value []byte) []byte {
+	return func(kind byte, value []byte) []byte {
+		if kind != of || proto.Unmarshal(value, m) != nil {
+			return nil
+		}
+		change(m)
+		value, _ = proto.Marshal(m)
+		return value
+	}
+}
