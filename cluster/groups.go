@@ -384,11 +384,10 @@ func (g *Groups) admit(p transport.Peer) error {
 	return nil
 }
 
-// abandon ends what is left of the replicas when their goroutines have ended, with the member: for that cause, in
-// order or not.
-func (g *Groups) abandon(cause error, orderly bool) {
+// abandon ends what is left of the replicas when their goroutines have ended, with the member: in order or not.
+func (g *Groups) abandon(orderly bool) {
 	for _, h := range g.all() {
 		h.abandon()
-		h.replica.Finish(cause, orderly)
+		h.replica.Finish(orderly)
 	}
 }

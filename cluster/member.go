@@ -221,10 +221,10 @@ func (m *Member) tearDown() {
 	}
 	m.routines.Wait()
 	if m.replica != nil {
-		cause := context.Cause(m.lifetime)
+		orderly := context.Cause(m.lifetime) == errClosed
 		m.replica.Abandon()
-		m.replica.Finish(cause, cause == errClosed)
-		m.groups.abandon(cause, cause == errClosed)
+		m.replica.Finish(orderly)
+		m.groups.abandon(orderly)
 	}
 	if m.store != nil {
 		if err := m.store.Close(); err != nil {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 // DirFacts is what a directory contains.
 type DirFacts struct {
 	Identity   *wire.Identity
-	Divergence error // the member has stopped because its state differs; nil: it has not
+	Divergence error // the member has stopped because its state differs, in one of the groups; nil: it has not
 	ConfState  *raftpb.ConfState
 	Term       uint64 // current
 
@@ -52,8 +53,8 @@ func (o Offline) facts(log *raftlog.Log) (f DirFacts, err error) {
 	if f.Identity, err = ownIdentity(log); err != nil {
 		return f, err
 	}
-	if f.Divergence = replica.CheckDivergence(log); f.Divergence != nil && !errors.Is(f.Divergence, ErrCorrupt) {
-		return f, f.Divergence
+	if err := f.checkDivergence(log); err != nil {
+		return f, err
 	}
 	hard, conf, err := log.InitialState()
 	if err != nil {
@@ -65,7 +66,14 @@ func (o Offline) facts(log *raftlog.Log) (f DirFacts, err error) {
 		return f, err
 	}
 	for _, r := range f.Machine.Directory().Groups {
-		g, err := o.groupFacts(log, r)
+		other, err := log.OpenGroup(r.Number)
+		if err == nil {
+			err = f.checkDivergence(other)
+		}
+		var g GroupFacts
+		if err == nil {
+			g, err = o.groupFacts(other, r)
+		}
 		if err != nil {
 			return f, fmt.Errorf("group %q: %w", r.Name, err)
 		}
@@ -74,11 +82,17 @@ func (o Offline) facts(log *raftlog.Log) (f DirFacts, err error) {
 	return f, nil
 }
 
-func (o Offline) groupFacts(log *raftlog.Log, r *fact.GroupRecord) (f GroupFacts, err error) {
-	other, err := log.OpenGroup(r.Number)
-	if err != nil {
-		return f, err
+// checkDivergence notes the divergence that is recorded in one of the logs. The error is that of reading it.
+func (f *DirFacts) checkDivergence(log *raftlog.Log) error {
+	err := replica.CheckDivergence(log)
+	if errors.Is(err, ErrCorrupt) {
+		f.Divergence = cmp.Or(f.Divergence, err)
+		return nil
 	}
+	return err
+}
+
+func (o Offline) groupFacts(other *raftlog.Log, r *fact.GroupRecord) (f GroupFacts, err error) {
 	f.Number, f.Name, f.Applied = r.Number, r.Name, other.Applied().Index
 	hard, _, err := other.InitialState()
 	if err != nil {

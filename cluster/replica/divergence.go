@@ -21,11 +21,11 @@ import (
 // DivergenceRecord is the record of a directory that is not used again.
 const DivergenceRecord = "divergence"
 
-// recordDivergence records the divergence that the member has stopped for, if it has.
+// recordDivergence records the divergence that the loop of the log's replica has failed with, if it has.
 // After a crash before the record is written, the next process compares again.
-func recordDivergence(to *raftlog.Log, logger *slog.Logger, cause error) {
+func recordDivergence(to *raftlog.Log, logger *slog.Logger, failure error) {
 	var d *core.DivergedError
-	if !errors.As(cause, &d) {
+	if !errors.As(failure, &d) {
 		return
 	}
 	data, err := proto.Marshal(&wire.Divergence{

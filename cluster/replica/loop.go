@@ -63,6 +63,7 @@ func (r *Replica) loop() {
 			return
 		}
 		if err := r.step(); err != nil {
+			r.failure = err
 			r.cfg.Fail(err)
 			return
 		}

@@ -193,7 +193,8 @@ type Replica struct {
 	core      *core.Core
 	lag       lag
 	yielding  yielding
-	ended     bool // the loop has ended in order, between two events
+	ended     bool  // the loop has ended in order, between two events
+	failure   error // why the loop has ended otherwise; nil: it has not, or because of the disk
 	fetched   []event
 	taken     []receivedEvent
 	effects   core.Effects
@@ -280,10 +281,10 @@ func (r *Replica) Abandon() {
 	}
 }
 
-// Finish writes what is left to be written when the loop has ended, for the cause: of an orderly stop the state
-// that was applied last, and of a divergence that the directory must not be used again.
-func (r *Replica) Finish(cause error, orderly bool) {
-	recordDivergence(r.cfg.Log, r.log, cause)
+// Finish writes what is left to be written when the loop has ended: of an orderly stop the state that was applied last, and of a
+// divergence of this group, which is not that of others, that the directory must not be used again.
+func (r *Replica) Finish(orderly bool) {
+	recordDivergence(r.cfg.Log, r.log, r.failure)
 	if orderly && r.ended {
 		r.writeLastCheckpoint()
 	}

@@ -96,7 +96,7 @@ func (g *rig) stop() {
 			g.end(errClosed)
 			g.routines.Wait()
 			g.Abandon()
-			g.Finish(errClosed, true)
+			g.Finish(true)
 		}
 		_ = g.store.Close()
 		close(g.done)

@@ -2,12 +2,19 @@ package groups
 
 import (
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster/replica"
 	gt "github.com/conclave-go/conclave/internal/grouptest"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
 )
 
 // alone opens a directory as the only member of a group.
@@ -106,4 +113,30 @@ func TestRecover(t *testing.T) {
 	if e := gt.MustGet(t, other.WithGroup("a").KV(), "k"); string(e.Value) != "of a" {
 		t.Errorf("%q", e.Value)
 	}
+}
+
+// Verify shows that a member's state differs in one of its groups, whichever that is: the member does not start from the directory, and no new group begins with it.
+func TestVerify_DivergenceOfGroup(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a")
+	n := alone(t, dir)
+	create(t, n, "a")
+	gt.Kill(n)
+	store, err := storage.Open(storage.Options{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	gt.Must(t, err)
+	log, err := raftlog.Open(store)
+	gt.Must(t, err)
+	of, err := log.OpenGroup(1)
+	gt.Must(t, err)
+	record, err := proto.Marshal(&wire.Divergence{Version: wire.DivergenceVersion, Index: 7})
+	gt.Must(t, err)
+	gt.Must(t, of.SetLocal(replica.DivergenceRecord, record))
+	gt.Must(t, store.Close())
+
+	if info, err := conclave.Verify(dir); err != nil || !info.Diverged {
+		t.Errorf("diverged: %t, %v", info.Diverged, err)
+	}
+	_, err = conclave.Open(gt.Bounded(t), &conclave.Config{Dir: dir})
+	gt.WantError(t, err, conclave.ErrCorrupt)
+	gt.WantError(t, conclave.Recover(t.Context(), dir), conclave.ErrCorrupt)
 }
