@@ -91,7 +91,7 @@ func (l *leadershipTransfers) StepDownTo(to uint64, done chan<- error) {
 	switch {
 	case !l.isLeader():
 		done <- ErrNotLeader
-	case s.LeadTransferee != raft.None || to == l.id || !l.isVoter(to) || !p.RecentActive || !l.isCurrent(p):
+	case s.LeadTransferee != raft.None || to == l.id || !l.isVoter(to) || !p.RecentActive || !l.isNear(p):
 		done <- ErrTransferRefused
 	default:
 		l.transfer(&transfer{to: to, only: true, done: done})

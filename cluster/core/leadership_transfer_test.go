@@ -234,6 +234,32 @@ func TestStepDownTo(t *testing.T) {
 	}
 }
 
+// The leader proposes nothing while the voter catches up. So a voter that lacks many megabytes is not up to date, however few entries these are.
+func TestStepDownTo_LacksLargeEntries(t *testing.T) {
+	for name, test := range map[string]struct {
+		lacks int // entries of 128 KiB
+		want  bool
+	}{"5 MiB": {40, false}, "1 MiB": {8, true}} {
+		r := newRig(t).inRole(true)
+		for range test.lacks {
+			if err := r.node.Propose(append([]byte{entryVersion}, make([]byte, 128<<10)...)); err != nil {
+				t.Fatal(err)
+			}
+			r.settle()
+		}
+		r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, following(r.last, 0)))
+		r.settle()
+		r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term))
+		if p := r.node.Status().Progress[2]; r.applied != r.last || p.Match != r.last-uint64(test.lacks) {
+			t.Fatalf("%s: applied %d of %d, the voter has %d", name, r.applied, r.last, p.Match)
+		}
+		r.StepDownTo(2, make(chan error, 1))
+		if asked := r.node.BasicStatus().LeadTransferee == 2; asked != test.want {
+			t.Errorf("%s: the transfer has begun: %t", name, asked)
+		}
+	}
+}
+
 // A member that steps down to a voter learns whether that one leads next; a transfer that names a voter ends with any.
 func TestStepDownTo_AnotherLeads(t *testing.T) {
 	for next, want := range map[uint64]error{2: nil, 3: ErrNoSuccessor} {

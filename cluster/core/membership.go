@@ -12,7 +12,7 @@ import (
 )
 
 // maxLag is how many entries a standby may lag behind what the leader has applied, and be
-// promoted, or a voter, and become the leader by StepDownTo. The rest takes a few messages. A standby must have the last membership
+// promoted, or a voter, and become the leader by StepDownTo, see isNear. The rest takes a few messages. A standby must have the last membership
 // change, or it might not know a voter that needs its vote.
 const maxLag = 1024
 

@@ -129,6 +129,17 @@ func (n *raftNode) isCurrent(p tracker.Progress) bool {
 	return p.State == tracker.StateReplicate && p.Match+maxLag >= n.applied
 }
 
+// isNear reports whether a member with that progress is current, and lacks no more than a leader sends ahead in a further group: 1024 large entries
+// take long, in which a leader that transfers its leadership proposes nothing.
+func (n *raftNode) isNear(p tracker.Progress) bool {
+	last, _ := n.log.LastIndex() // in memory: never fails
+	if !n.isCurrent(p) || p.Match >= last {
+		return n.isCurrent(p)
+	}
+	entries, err := n.log.Entries(p.Match+1, last+1, sharedInflightBytes)
+	return err == nil && uint64(len(entries)) == last-p.Match
+}
+
 // successor returns the most up-to-date of these voters, preferably one that was recently
 // active: raft resets RecentActive once in each election timeout. Of several that are equally fit it is the one of the highest priority.
 func (n *raftNode) successor(voters []uint64) uint64 {
