@@ -123,8 +123,7 @@ func (r *Roster) ProcessAlive(name string, meta *wire.GossipMeta) (moved bool) {
 	defer r.mu.Unlock()
 	r.processes[name] = meta
 	moved = r.noteAddress(meta)
-	r.refresh()
-	r.changed()
+	r.refreshAndWake()
 	return moved
 }
 
@@ -138,8 +137,7 @@ func (r *Roster) ProcessDead(name string, meta *wire.GossipMeta) {
 		e := r.entry(meta.GetMember())
 		e.died, e.lastDeath = true, max(e.lastDeath, meta.GetBoot())
 	}
-	r.refresh()
-	r.changed()
+	r.refreshAndWake()
 }
 
 // Connected records a connection from a member, whose boot counter the transport has
@@ -169,8 +167,7 @@ func (r *Roster) Disconnected(member uint64) {
 	defer r.mu.Unlock()
 	e := r.entry(member)
 	e.connected, e.unconnected = false, time.Now()
-	r.refresh()
-	r.changed()
+	r.refreshAndWake()
 }
 
 // SetFounder records the address and the key of a founder of the group.
@@ -229,8 +226,7 @@ func (r *Roster) SetMembership(conf *raftpb.ConfState) {
 	for _, meta := range r.aliveProcesses() {
 		r.noteAddress(meta)
 	}
-	r.refresh()
-	r.changed()
+	r.refreshAndWake()
 }
 
 // Retain forgets all members but some.
@@ -329,8 +325,15 @@ func (r *Roster) aliveProcesses() []*wire.GossipMeta {
 	})
 }
 
-// refresh publishes a new snapshot.
-func (r *Roster) refresh() {
+// refreshAndWake is refresh, and wakes the watchers if the snapshot differs: not for what strangers gossip.
+func (r *Roster) refreshAndWake() {
+	if r.refresh() {
+		r.changed()
+	}
+}
+
+// refresh publishes a new snapshot, and reports whether it differs from the last one.
+func (r *Roster) refresh() (differs bool) {
 	s := new(Snapshot)
 	for _, id := range slices.Sorted(maps.Keys(r.entries)) {
 		if p := r.entries[id].peer; p != nil {
@@ -347,10 +350,11 @@ func (r *Roster) refresh() {
 		s.Members = append(s.Members, r.member(id, boots))
 	}
 	before := r.current.Swap(s)
-	same := before != nil && slices.Equal(before.Members, s.Members) && slices.Equal(before.Peers, s.Peers)
-	if r.Listed != nil && !same {
+	differs = before == nil || !slices.Equal(before.Members, s.Members) || !slices.Equal(before.Peers, s.Peers)
+	if r.Listed != nil && differs {
 		r.Listed()
 	}
+	return differs
 }
 
 // member returns a member's row. It is not dead while a connection from it is open.

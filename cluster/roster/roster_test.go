@@ -109,6 +109,33 @@ func TestRoster_StrangersDoNotCount(t *testing.T) {
 	})
 }
 
+// What strangers gossip wakes no failure detector: in each group that a member leads it would read, and a quiet group would wake for that.
+func TestRoster_StrangersWakeNone(t *testing.T) {
+	useRoster(t, func(r *Roster) {
+		changed, stop := r.Watch()
+		defer stop()
+		other := process(7, 9, "elsewhere:1")
+		other.Cluster = []byte("another")
+		for name, stranger := range map[string]func(){
+			"alive": func() { r.alive(8, 1) }, "dead": func() { r.dead(8, 1) },
+			"of another cluster": func() { r.ProcessAlive("other", other); r.ProcessDead("other", other) },
+		} {
+			if stranger(); len(changed) != 0 {
+				t.Fatalf("%s: the watchers are woken", name)
+			}
+		}
+		for n, member := range []func(){
+			func() { r.alive(7, 4) }, func() { r.alive(7, 5) }, func() { r.dead(7, 4); r.dead(7, 5) },
+			func() { r.SetMembership(&raftpb.ConfState{Voters: []uint64{self, 7, 8}}) }, func() { r.Disconnected(7) },
+		} {
+			if member(); len(changed) != 1 {
+				t.Fatalf("the watchers are not woken by change %d of a member", n)
+			}
+			<-changed
+		}
+	})
+}
+
 // A death does not count while a connection from the member is up; when it breaks, the
 // roster has changed.
 func TestRoster_ConnectedMemberIsNotDead(t *testing.T) {
