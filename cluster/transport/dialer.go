@@ -192,10 +192,9 @@ func (d *Dialer) greet(c *conn, to Target, key ed25519.PrivateKey, cluster wire.
 	case err != nil:
 		return nil, err
 	case verdict != "":
-		return nil, refusedByMember(h, to.Addr, verdict)
+		return nil, d.refusedByMember(c, to, &id, h, verdict)
 	}
-	if refused := d.checkMember(c, &id, h); refused != nil {
-		refused.Addr, refused.Here, refused.Member, refused.Name = to.Addr, true, h.Member, h.Name
+	if refused := d.checkMember(c, to, &id, h); refused != nil {
 		_ = writeProof(c, key, x, dialerVerdict, refused.text()) // best effort: refused is the error to report
 		return nil, refused
 	}
@@ -203,25 +202,36 @@ func (d *Dialer) greet(c *conn, to Target, key ed25519.PrivateKey, cluster wire.
 }
 
 // refusedByMember reads the refusal of a member. One that knows no clients does not name
-// the cause in words that help.
-func refusedByMember(h *hello, addr, verdict string) *RefusedError {
-	refused := parseRefusal(h.Member, addr, verdict)
+// the cause in words that help. That a group is deleted ends the sessions of the client there, so
+// that is not taken from a process whose connection the client would have refused.
+func (d *Dialer) refusedByMember(c *conn, to Target, own *Identity, h *hello, verdict string) *RefusedError {
+	refused := parseRefusal(h.Member, to.Addr, verdict)
 	refused.Name = h.Name
-	if refused.Reason == ReasonKind {
-		refused.Detail = fmt.Sprintf("the member at %s runs a build without clients: upgrade it, or connect to another member", addr)
+	switch refused.Reason {
+	case ReasonKind:
+		refused.Detail = fmt.Sprintf("the member at %s runs a build without clients: upgrade it, or connect to another member", to.Addr)
+	case ReasonNoGroup:
+		if here := d.checkMember(c, to, own, h); here != nil {
+			return here
+		}
 	}
 	return refused
 }
 
 // checkMember decides, at a client, about the proven hello of a member.
-func (d *Dialer) checkMember(c *conn, own *Identity, h *hello) *RefusedError {
-	if refused := sameGroup(&h.Identity, own); refused != nil {
-		return refused
+func (d *Dialer) checkMember(c *conn, to Target, own *Identity, h *hello) *RefusedError {
+	refused := sameGroup(&h.Identity, own)
+	switch {
+	case refused != nil:
+	case h.Member == own.Member:
+		refused = &RefusedError{Reason: ReasonSelf, Detail: "the process that answered has the key of this client"}
+	default:
+		refused = askAdmission(d.cfg.Admit, c, h, wire.Kind_CLIENT)
 	}
-	if h.Member == own.Member {
-		return &RefusedError{Reason: ReasonSelf, Detail: "the process that answered has the key of this client"}
+	if refused != nil {
+		refused.Addr, refused.Here, refused.Member, refused.Name = to.Addr, true, h.Member, h.Name
 	}
-	return askAdmission(d.cfg.Admit, c, h, wire.Kind_CLIENT)
+	return refused
 }
 
 // Close closes every connection and blocks until their goroutines have ended, but for those
