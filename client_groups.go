@@ -30,7 +30,8 @@ func (c *Client) WithGroup(name string) *Group {
 }
 
 // CreateGroup has a member create a further group, unless there is one of that name, and returns a handle to it, as [Node.CreateGroup] does. It
-// blocks until the group has registered this client, or ctx is done. Errors as there, and with ReadOnly ErrInvalid.
+// blocks until the group has registered this client, or ctx is done. Errors as there, and with ReadOnly ErrInvalid; ErrUnknown also if the connection to
+// the member was lost and another one refuses.
 func (c *Client) CreateGroup(ctx context.Context, name string, cfg GroupConfig) (*Group, error) {
 	g, err := c.createGroup(ctx, name, cfg)
 	return g, fault("create group", name, err)
@@ -59,7 +60,8 @@ func (c *Client) createGroup(ctx context.Context, name string, cfg GroupConfig) 
 }
 
 // DeleteGroup has a member delete a further group permanently, as [Node.DeleteGroup] does. It blocks until that member has removed it, or
-// ctx is done. Errors as there, and with ReadOnly ErrInvalid.
+// ctx is done. Errors as there, and with ReadOnly ErrInvalid; ErrUnknown also if the connection to the member was lost and another one refuses: the first may
+// still delete the group.
 func (c *Client) DeleteGroup(ctx context.Context, name string, opts ...DeleteGroupOption) error {
 	return fault("delete group", name, c.deleteGroup(ctx, name, forced(opts)))
 }

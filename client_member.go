@@ -103,7 +103,10 @@ func (c *Client) ask(ctx context.Context, r *remote.Group, q request) ([]byte, e
 // interrupted adds to an error why ctx is done. harmless says that the request has no effect.
 func interrupted(ctx context.Context, r *remote.Group, err error, harmless bool) error {
 	sent := !harmless && !errors.Is(err, remote.ErrNotSent)
+	var repeated *remote.RepeatedError
 	switch {
+	case !harmless && errors.As(err, &repeated) && !errors.Is(convert(err), ErrGroupNotFound): // what is deleted stays so
+		return fmt.Errorf("%w: the connection to a member was lost that may still do it; another one answers: %s", ErrUnknown, repeated.Last.Text)
 	case err != nil && sent && errors.Is(err, remote.ErrClosed):
 		return fmt.Errorf("%w: %w", ErrUnknown, clientClosed{})
 	case err == nil, ctx.Err() == nil:

@@ -23,6 +23,15 @@ type RequestError struct {
 // Error returns the member's text.
 func (e *RequestError) Error() string { return e.Text }
 
+// RepeatedError is a RequestError of the last member that was asked, where the connection to an earlier one was lost: what that has begun
+// may still have an effect.
+type RepeatedError struct{ Last *RequestError }
+
+// Error returns the last member's text.
+func (e *RepeatedError) Error() string { return e.Last.Error() }
+
+func (e *RepeatedError) Unwrap() error { return e.Last }
+
 // maxAnswer bounds an answer that this process has not read yet.
 const maxAnswer = 64 << 20
 
@@ -281,12 +290,13 @@ func (a *asking) leavePlace() { <-a.answers }
 
 // Ask has a member answer a request. It blocks until it has, or ctx is done. With repeat the
 // request goes to another member if the connection is lost; without, the result is unknown
-// then (wire.Failure_FAILURE_UNKNOWN).
+// then (wire.Failure_FAILURE_UNKNOWN). A refusal of another member is a RepeatedError.
 func (g *Group) Ask(ctx context.Context, r *wire.Request, repeat bool) ([]byte, error) {
 	if err := g.asking.awaitPlace(ctx, g.lifetime); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	defer g.asking.leavePlace()
+	lost := false // the connection to a member that was asked
 	for asked := false; ; asked = true {
 		q, err := g.begin(ctx, r, !r.GetStale())
 		switch {
@@ -303,7 +313,11 @@ func (g *Group) Ask(ctx context.Context, r *wire.Request, repeat bool) ([]byte, 
 		case errors.Is(err, errLinkLost) && !repeat:
 			return nil, &RequestError{wire.Failure_FAILURE_UNKNOWN, "outcome unknown: " + err.Error()}
 		case g.again(q, err):
+			lost = lost || errors.Is(err, errLinkLost)
 			continue
+		}
+		if refused := (*RequestError)(nil); lost && errors.As(err, &refused) {
+			err = &RepeatedError{refused}
 		}
 		return answer, err
 	}
