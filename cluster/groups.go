@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -21,6 +20,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/spread"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -34,7 +34,7 @@ import (
 // default group to grant, renew or release.
 
 // ErrGroupDeleted: the group has been deleted.
-var ErrGroupDeleted = errors.New("the group has been deleted")
+var ErrGroupDeleted = tickets.ErrDeleted
 
 // GroupUse is the use that this process makes of its replica of a further group.
 type GroupUse struct {

@@ -144,7 +144,7 @@ func leaseEnded() error { return errLeaseEnded }
 // leaseEnded is why the caller leaves at the end of the lease. A session without TTL outlives this process, and has what it is
 // granted meanwhile.
 func (a *acquisition) leaseEnded() error {
-	if why := a.lease.Err(); a.lease.ttl == NoTTL && IsKind(why, Closed) {
+	if why := a.lease.Err(); a.lease.outlives(why) && IsKind(why, Closed) {
 		return &Fault{Kind: Unknown, Cause: why}
 	}
 	return errLeaseEnded
@@ -279,7 +279,7 @@ func (a *acquisition) Fail(err error) {
 	switch {
 	case errors.Is(err, tickets.ErrUnregistered):
 		err = errUnknownSession
-	case a.lease.ttl == NoTTL:
+	case a.lease.outlives(err):
 		err = a.lease.client.ended(err)
 	}
 	a.phase = decided

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -22,7 +23,7 @@ type closing struct {
 func (l *Lease) Close(ctx context.Context) error {
 	l.end(&Fault{Kind: Expired, Detail: closedHere}, released)
 	if why := l.Err(); !hasDetail(why, closedHere) {
-		if hasDetail(why, unboundHere) || l.ttl == NoTTL && IsKind(why, Closed) {
+		if hasDetail(why, unboundHere) || l.outlives(why) && IsKind(why, Closed) {
 			return why
 		}
 		return nil
@@ -36,6 +37,12 @@ func (l *Lease) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return &Fault{Kind: Unknown, Detail: "the close is pursued in the background", Cause: ContextError(ctx)}
 	}
+}
+
+// outlives reports whether the session lives on in the group after the end of the lease for that reason, which is none of its own: without
+// TTL, unless the group has been deleted.
+func (l *Lease) outlives(why error) bool {
+	return l.ttl == NoTTL && !errors.Is(why, tickets.ErrDeleted)
 }
 
 // closeInGroup closes the session in the group. For a session without TTL it is

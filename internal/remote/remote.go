@@ -65,7 +65,7 @@ var (
 	// ErrClosed: the group was closed.
 	ErrClosed = errors.New("the client is closed")
 	// ErrDeleted: the further group was deleted.
-	ErrDeleted = errors.New("the group is deleted")
+	ErrDeleted = tickets.ErrDeleted
 )
 
 // tick is the unit of retries.

@@ -27,6 +27,8 @@ var (
 	ErrUnregistered = errors.New("the registration of this process has expired")
 	// ErrBusy: too much is under way; the call had no effect. See BusyError.
 	ErrBusy = errors.New("busy")
+	// ErrDeleted: the group has been deleted, and with it all that it had.
+	ErrDeleted = errors.New("the group has been deleted")
 )
 
 // Answer answers a call that was not sent under an incarnation: by the group's refusal to register that, which it has waited for, or with nil that it is not
