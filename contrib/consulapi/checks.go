@@ -91,8 +91,9 @@ func parseCheck(body []byte) (d definition, err error) {
 	if err != nil {
 		return d, err
 	}
-	var other, ttl string
-	err = f.texts(map[string]*string{"ID": &d.id, "CheckID": &other, "Name": &d.name, "Notes": &d.notes, "Status": &d.status, "TTL": &ttl})
+	var other string
+	err = f.texts(map[string]*string{"ID": &d.id, "CheckID": &other, "Name": &d.name, "Notes": &d.notes, "Status": &d.status})
+	ttl := f["ttl"]
 	switch {
 	case err != nil:
 		return d, err
@@ -100,7 +101,7 @@ func parseCheck(body []byte) (d definition, err error) {
 		return d, invalid("Missing check name")
 	case d.id != "" && other != "" && d.id != other:
 		return d, invalid("ID %q and CheckID %q: want one", shorten(d.id), shorten(other))
-	case ttl == "":
+	case len(ttl) == 0 || isZero(ttl):
 		return d, invalid("Must provide TTL: checks of other kinds are not supported")
 	case len(d.name) > maxKey || len(d.notes) > maxNotes:
 		return d, refuse(http.StatusRequestEntityTooLarge, "the limits are %d bytes of Name and %d of Notes", maxKey, maxNotes)
@@ -111,8 +112,8 @@ func parseCheck(body []byte) (d definition, err error) {
 			return d, err
 		}
 	}
-	if d.ttl, err = time.ParseDuration(ttl); err != nil || d.ttl <= 0 {
-		return d, invalid("TTL '%s' invalid: want a duration", shorten(ttl))
+	if d.ttl, err = parseDuration(ttl); err != nil || d.ttl <= 0 {
+		return d, invalid("TTL '%s' invalid: want a duration", shorten(strings.Trim(string(ttl), `"`)))
 	}
 	if isBuiltIn(d.id) || d.id == serfHealth {
 		return d, invalid("check %q is built in: choose another ID", d.id)

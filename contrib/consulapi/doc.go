@@ -24,8 +24,8 @@
 //
 // # Where it differs from Consul
 //
-// Reads are linearizable by default, and ?consistent is the same. ?stale reads the node's own state. A write
-// blocks until it is on the disks of a majority.
+// Reads are linearizable by default, and ?consistent is the same. ?stale reads the node's own state, and with ?max_stale only if this
+// node knows a leader and its last contact with it is no longer ago than that. A write blocks until it is on the disks of a majority.
 //
 // X-Consul-Index of a key is its ModifyIndex. That of a list of keys, and of a key that does not
 // exist, is the index of the last change of any key, and not of the keys that are read; it is

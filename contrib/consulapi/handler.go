@@ -180,7 +180,7 @@ type action struct {
 }
 
 // reads are the parameters of every endpoint that reads.
-const reads = "stale consistent leader cached index "
+const reads = "stale max_stale consistent leader cached index "
 
 func routes() []route {
 	get := func(params string, serve func(*call, string) error) map[string]action {
@@ -228,12 +228,15 @@ func routes() []route {
 	}
 }
 
-// find returns the route of a path, and what follows it.
+// find returns the route of a path, and what follows it. Consul redirects "/v1/kv" to "/v1/kv/"; here both are one path.
 func (s *server) find(path string) (*route, string) {
 	for i := range s.routes {
 		r := &s.routes[i]
 		if rest, ok := strings.CutPrefix(path, r.path); ok && (r.prefix || rest == "") {
 			return r, rest
+		}
+		if r.prefix && path+"/" == r.path {
+			return r, ""
 		}
 	}
 	return nil, ""
@@ -283,6 +286,7 @@ func (s *server) serve(c *call) error {
 		return c.beforeOpen()
 	}
 	c.group = s.group()
+	c.boundStaleness()
 	if !a.body {
 		if err := c.skipBody(); err != nil {
 			return err

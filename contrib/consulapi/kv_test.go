@@ -56,6 +56,10 @@ func TestKV_Answers(t *testing.T) {
 		{"GET", "/v1/kv/x?dc=dc2", "", 500, "No path to datacenter"},
 		{"GET", "/v1/kv/x?dc=dc1", "", 404, ""},
 		{"GET", "/v1/kv/x?stale&consistent", "", 400, "Cannot specify ?stale with ?consistent, conflicting semantics."},
+		{"GET", "/v1/kv/x?max_stale=1s&consistent", "", 400, "Cannot specify ?stale with ?consistent, conflicting semantics."},
+		{"GET", "/v1/kv/x?max_stale=soon", "", 400, `Invalid max_stale value "soon"`},
+		{"GET", "/v1/kv?keys", "", 200, "[]"},
+		{"GET", "/v1/kvx", "", 404, "..."},
 		{"GET", "/v1/kv/x?index=-1", "", 400, "Invalid index"},
 		{"GET", "/v1/kv/x?wait=soon", "", 400, "Invalid wait time"},
 		{"GET", "/v1/kv/%ff", "", 400, "..."},
@@ -92,7 +96,8 @@ func TestKV_Headers(t *testing.T) {
 	a := serve(t, nil)
 	a.do("PUT", "/v1/kv/x", "<script>")
 	for path, want := range map[string]string{
-		"/v1/kv/x": "consistent", "/v1/kv/x?consistent": "consistent", "/v1/kv/x?stale": "stale", "/v1/kv/none": "consistent", "/v1/kv/?recurse": "consistent",
+		"/v1/kv/x": "consistent", "/v1/kv/x?consistent": "consistent", "/v1/kv/x?stale": "stale", "/v1/kv/x?max_stale=1h": "stale", "/v1/kv/x?stale&max_stale=0s": "stale",
+		"/v1/kv/none": "consistent", "/v1/kv/?recurse": "consistent",
 	} {
 		h := a.do("GET", path).header
 		if h.Get("X-Consul-KnownLeader") != "true" || h.Get("X-Consul-LastContact") != "0" || h.Get("X-Consul-Effective-Consistency") != want ||

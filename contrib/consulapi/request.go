@@ -28,6 +28,7 @@ type call struct {
 	index uint64        // ?index; 0: no blocking query
 	wait  time.Duration // ?wait; 0: the default
 	stale bool          // ?stale
+	limit time.Duration // ?max_stale; 0: none
 	read  bool          // the body, if there is one
 	// collecting says that a transaction has one of the places of listings.
 	collecting bool
@@ -101,6 +102,12 @@ func (c *call) parseRead() (err error) {
 	if consistent, err = c.flag("consistent"); err != nil {
 		return err
 	}
+	if limit := c.query.Get("max_stale"); limit != "" {
+		if c.limit, err = time.ParseDuration(limit); err != nil {
+			return invalid("Invalid max_stale value %q", shorten(limit))
+		}
+		c.stale = c.stale || c.limit > 0 // as in Consul
+	}
 	if c.stale && consistent {
 		return invalid("Cannot specify ?stale with ?consistent, conflicting semantics.")
 	}
@@ -115,6 +122,15 @@ func (c *call) parseRead() (err error) {
 		}
 	}
 	return nil
+}
+
+// boundStaleness has a stale read ask the leader if this node's last contact with it is longer ago than ?max_stale.
+func (c *call) boundStaleness() {
+	if !c.stale || c.limit <= 0 {
+		return
+	}
+	contact := c.groupInfo(c.node.Status()).LastContact
+	c.stale = contact >= 0 && contact <= c.limit
 }
 
 // flag reports whether a parameter without a value is set. As in Consul, "true" and the

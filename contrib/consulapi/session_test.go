@@ -222,6 +222,12 @@ func TestHandler_NoQuorum(t *testing.T) {
 	if got.status != 500 || got.body != "No cluster leader" {
 		t.Error(got)
 	}
+	for a.node.Status().Leader != 0 {
+		grouptest.Pass(time.Millisecond)
+	}
+	if got := a.do("GET", "/v1/kv/a?stale&max_stale=1ns&raw"); got.status != 500 {
+		t.Errorf("a read of a state that is at most 1 ns old: %d %s", got.status, got.body)
+	}
 	if got := a.do("GET", "/v1/kv/a?stale&raw"); got.status != 200 || got.body != "1" {
 		t.Error(got)
 	}

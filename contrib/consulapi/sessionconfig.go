@@ -2,7 +2,9 @@ package consulapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -99,17 +101,9 @@ func parseLockDelay(raw json.RawMessage) (time.Duration, error) {
 	if raw == nil || string(raw) == "null" {
 		return 0, nil // the default, 15 s, as in Consul
 	}
-	var text string
-	var n float64
-	var delay time.Duration
-	if err := json.Unmarshal(raw, &text); err == nil {
-		if delay, err = time.ParseDuration(text); err != nil {
-			return 0, invalid("Request decode failed: LockDelay: %v", err)
-		}
-	} else if err := json.Unmarshal(raw, &n); err != nil || n > float64(maxTTL) {
-		return 0, invalid("Request decode failed: LockDelay: want a duration or a number")
-	} else {
-		delay = time.Duration(n)
+	delay, err := parseDuration(raw)
+	if err != nil {
+		return 0, invalid("Request decode failed: LockDelay: %v", err)
 	}
 	if delay >= 0 && delay < 1000 {
 		delay *= time.Second
@@ -123,6 +117,19 @@ func parseLockDelay(raw json.RawMessage) (time.Duration, error) {
 		return 0, invalid("LockDelay: want 0 or at least %v, got %v", minLockDelay, delay)
 	}
 	return min(delay, maxLockDelay), nil
+}
+
+// parseDuration reads a duration: a text with a unit, or a number of nanoseconds.
+func parseDuration(raw json.RawMessage) (time.Duration, error) {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return time.ParseDuration(text)
+	}
+	var n float64
+	if err := json.Unmarshal(raw, &n); err != nil || math.Abs(n) > float64(maxTTL) {
+		return 0, errors.New("want a duration, or a number of nanoseconds of at most 24 h")
+	}
+	return time.Duration(n), nil
 }
 
 // parseChecks reads the checks: those of NodeChecks, by default serfHealth, and those of Checks, which is older. As in
