@@ -286,7 +286,7 @@ func (s *server) serve(c *call) error {
 		return c.beforeOpen()
 	}
 	c.group = s.group()
-	c.boundStaleness()
+	c.stale = c.stale && (c.limit <= 0 || s.recentContact(c.limit))
 	if !a.body {
 		if err := c.skipBody(); err != nil {
 			return err
@@ -311,6 +311,12 @@ func (s *server) group() *conclave.Group {
 func (s *server) groupInfo(members conclave.Status) conclave.GroupInfo {
 	info, _ := s.node.GroupInfo(cmp.Or(s.opts.Group, members.Group))
 	return info
+}
+
+// recentContact reports whether this node's last contact with a leader of the group that is served is at most so long ago.
+func (s *server) recentContact(limit time.Duration) bool {
+	contact := s.groupInfo(s.node.Status()).LastContact
+	return contact >= 0 && contact <= limit
 }
 
 // beforeOpen answers while there is no node: that there is no leader, as a Consul agent does that has found no server.

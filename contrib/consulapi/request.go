@@ -124,15 +124,6 @@ func (c *call) parseRead() (err error) {
 	return nil
 }
 
-// boundStaleness has a stale read ask the leader if this node's last contact with it is longer ago than ?max_stale.
-func (c *call) boundStaleness() {
-	if !c.stale || c.limit <= 0 {
-		return
-	}
-	contact := c.groupInfo(c.node.Status()).LastContact
-	c.stale = contact >= 0 && contact <= c.limit
-}
-
 // flag reports whether a parameter without a value is set. As in Consul, "true" and the
 // like do not matter; but "false" is refused, which Consul takes for true.
 func (c *call) flag(name string) (bool, error) {
