@@ -195,6 +195,9 @@ func (r *runner) ask() {
 
 func (r *runner) answered(t wire.Ticket, reply *wire.Reply, more bool) {
 	sim := r.session.program.sim
+	if r.session.replaced() && (r.state == acquiring || r.state == queued) {
+		r.state = abandoned
+	}
 	switch {
 	case reply == nil:
 		r.state = idle

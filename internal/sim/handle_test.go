@@ -153,6 +153,9 @@ func (h *handle) recheck(m wire.Rechecker, t wire.Ticket) *wire.Reply {
 
 func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
 	sim := h.session.program.sim
+	if h.session.replaced() && (h.state == acquiring || h.state == queued) {
+		h.state = abandoned
+	}
 	switch {
 	case r == nil:
 		h.state = idle

@@ -89,6 +89,7 @@ var regressionSeeds = map[uint64]string{
 	1594:  "a member returned under a leader that had joined meanwhile, and refused it",
 	4457:  "all members that a voter knew were replaced while it was down, and the group needed it",
 	60267: "the digest of a state that an agreement had confirmed was unknown, as others had applied its entry together with later ones",
+	40262: "a request that waited for the next registration was granted to a session without a TTL, whose program had attached it again and did not know of it",
 	533:   "a session opened before a key's deletion received the same lock index twice, as a younger session had locked the new key first",
 }
 

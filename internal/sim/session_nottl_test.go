@@ -87,6 +87,11 @@ func (p *program) attach() {
 	})
 }
 
+// replaced reports whether its program does not use the session any more. As the client does, it abandons then what was asked for in it: a
+// request that waits for the next registration may be granted to a session without a TTL, which the program has attached again meanwhile.
+// (Seed 40262 found such a hold, which no handle released.)
+func (s *simSession) replaced() bool { return s != s.program.session && s != s.program.noTTL }
+
 // forceCloseAny acts as an operator who closes any session, on any member.
 func (sim *simulation) forceCloseAny(p *program) {
 	sessions := sessionsOf(sim.history.oracle)
