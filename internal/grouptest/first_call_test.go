@@ -41,8 +41,10 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelReserve":    {"reservation that would close a cycle": firstIsNotReserved},
 	"LevelDeleteJob":  {"deletion of a job": firstDeletesJob},
 	"LevelGroups":     {"further group": firstLocksElsewhere},
-	"LevelTogether":   {"end of several sessions": firstEndsTogether},
+	"LevelTogether":   {"end of several sessions": firstHasLevel},
 	"LevelClaim":      {"claim of more than the limit": firstClaims},
+	"LevelPrefixes":   {"prefixes of one entry": firstHasLevel},
+	"LevelShorter":    {"shorter value": firstHasLevel},
 }
 
 // A new group has everything that its founders support from the first call on.
@@ -178,10 +180,10 @@ func firstLocksElsewhere(g *Group) {
 	MustLock(g.T, g.last().WithGroup("further").FencedLock("x"))
 }
 
-// firstEndsTogether looks at the level alone, since no call ends the sessions of several members at once.
-func firstEndsTogether(g *Group) {
-	if level := g.Member(len(g.Nodes) - 1).Replica().Level(); level < wire.LevelTogether {
-		g.T.Errorf("the group begins at level %d, want %d", level, wire.LevelTogether)
+// firstHasLevel looks at the level alone: no call ends the sessions of several members at once, or fills an entry or the state.
+func firstHasLevel(g *Group) {
+	if level := g.Member(len(g.Nodes) - 1).Replica().Level(); level < wire.FeatureLevel {
+		g.T.Errorf("the group begins at level %d, want %d", level, wire.FeatureLevel)
 	}
 }
 

@@ -34,14 +34,16 @@ func (m *Machine) checkCandidate(c *wire.Lock) *wire.Reply {
 	if !c.Election && len(c.Value) > 0 {
 		return m.refuse(wire.Code_INVALID, "invalid value: only an election has one")
 	}
-	return m.checkLeaderValue(c.Value)
+	return m.checkLeaderValue(c.Value, 0)
 }
 
-func (m *Machine) checkLeaderValue(value []byte) *wire.Reply {
+// checkLeaderValue returns nil or the refusal of a value in place of which one of so many bytes is not needed any more.
+func (m *Machine) checkLeaderValue(value []byte, replaced int) *wire.Reply {
 	switch {
 	case len(value) > MaxCandidate:
 		return m.refuse(wire.Code_TOO_LARGE, "the value is too long: at most 64 KiB")
-	case m.candidates+len(value) > m.limit(MaxCandidates, ReservedCandidates):
+	case m.levels.agreed >= wire.LevelShorter && len(value) <= replaced:
+	case m.candidates-replaced+len(value) > m.limit(MaxCandidates, ReservedCandidates):
 		return m.refuse(wire.Code_BUSY, "the values of all elections take too much; propose a shorter one")
 	}
 	return nil
@@ -51,7 +53,11 @@ func (m *Machine) proclaim(c *wire.Proclaim) *wire.Reply {
 	if r := m.checkName(c.Name); r != nil {
 		return r
 	}
-	if r := m.checkLeaderValue(c.Value); r != nil {
+	replaced := 0
+	if l := m.elections.byName[c.Name]; l != nil && m.levels.agreed >= wire.LevelShorter {
+		replaced = l.leader().Bytes() // of another leader: refused below
+	}
+	if r := m.checkLeaderValue(c.Value, replaced); r != nil {
 		return r
 	}
 	s, refusal := m.live(c.Session)

@@ -77,6 +77,8 @@ const (
 	MaxMoves           = 16    // shards of one set that are to move at a time
 	MaxReleasedShards  = 1_024 // that one command releases
 
+	MaxPrefixed = 32_768 // keys that the prefixes of the Writes of all clients may have found in one entry when another one is applied; of all members as many
+
 	MaxValue      = 512 << 10 // bytes, of a key's value
 	MaxOps        = 128       // operations of one Write
 	MaxPrefixKeys = 16_384    // keys that the prefixes of one Write delete

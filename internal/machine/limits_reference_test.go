@@ -55,6 +55,7 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MaxValue":           {MaxValue, reference.MaxValue},
 		"MaxOps":             {MaxOps, reference.MaxOps},
 		"MaxPrefixKeys":      {MaxPrefixKeys, reference.MaxPrefixKeys},
+		"MaxPrefixed":        {MaxPrefixed, reference.MaxPrefixed},
 		"MaxKeys":            {MaxKeys, reference.MaxKeys},
 		"MaxKeyBytes":        {MaxKeyBytes, reference.MaxKeyBytes},
 	})

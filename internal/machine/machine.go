@@ -66,6 +66,7 @@ type Machine struct {
 	retention retention
 	searched  searched
 	touched   namesTouched
+	prefixed  keysFound
 
 	decoder wire.Decoder
 	encoder wire.Writer // of outcomes; its memory is used again
@@ -96,7 +97,7 @@ func New() *Machine {
 	m := &Machine{split: MaxReleased, levels: levels{firstLevel, wire.FeatureLevel}}
 	m.retention = retention{most: MaxOutcomeBytes, all: MaxAllOutcomeBytes, least: MinOutcomeBytes}
 	m.searched.each, m.searched.all = MaxSearched, MaxAllSearched
-	m.touched.most = MaxTouched
+	m.touched.most, m.prefixed.most = MaxTouched, MaxPrefixed
 	v := &m.visits
 	m.gone = make(map[wire.ID]*incarnation)
 	m.members, m.former = make(map[uint64]*member), newFormer()
@@ -131,6 +132,7 @@ func (m *Machine) Apply(index, term uint64, data []byte) fact.Result {
 	m.index, m.term, m.left, m.grants = index, term, m.split, min(m.split, MaxGrants)
 	m.searched.members, m.searched.clients, m.searched.sets = 0, 0, 0
 	m.touched.members, m.touched.clients = 0, 0
+	m.prefixed.members, m.prefixed.clients = 0, 0
 	ended := grouping{m}.isSealed() // nothing but refusals follows
 	if len(data) == 0 {
 		if !ended {

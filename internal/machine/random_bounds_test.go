@@ -29,7 +29,9 @@ func (r *rig) search(each, all int) {
 	r.model.MostSearched, r.model.MostAllSearched = each, all
 }
 
-// touch sets how many names the sets have that the commands of one entry take or release.
+// touch sets how many names the sets have that the commands of one entry take or release, and how many keys its prefixes
+// find before others are refused.
 func (r *rig) touch(most int) {
 	r.straight.touched.most, r.loaded.touched.most, r.model.MostTouched = most, most, most
+	r.straight.prefixed.most, r.loaded.prefixed.most, r.model.MostPrefixed = most/4, most/4, most/4
 }

@@ -84,7 +84,7 @@ func runRandom(t *testing.T, seed uint64, n int, each ...func(r *rig, entry []by
 	if seed%6 == 1 { // often more to look at than a search may
 		r.search(1+g.rand.IntN(20), 1+g.rand.IntN(40))
 	}
-	if seed%7 == 3 { // often more names of sets than an entry may touch
+	if seed%7 == 3 { // often more names of sets than an entry may touch, and keys than its prefixes may find
 		r.touch(int(4 + seed%9))
 	}
 	for begin := seed%3 > 0 && seed%11 != 6; g.made < n; begin = false {
@@ -163,7 +163,7 @@ func (r *rig) reload() (err error) {
 	}
 	r.loaded.split = split
 	r.loaded.searched.each, r.loaded.searched.all = r.straight.searched.each, r.straight.searched.all
-	r.loaded.touched.most = r.straight.touched.most
+	r.loaded.touched.most, r.loaded.prefixed.most = r.straight.touched.most, r.straight.prefixed.most
 	r.loaded.semaphores.numbers.MostEach, r.loaded.semaphores.numbers.MostBytes = r.straight.semaphores.numbers.MostEach, r.straight.semaphores.numbers.MostBytes
 	r.loaded.retention.most, r.loaded.retention.all, r.loaded.retention.least = bounds.most, bounds.all, bounds.least
 	if err := audit(r.loaded); err != nil {

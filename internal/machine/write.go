@@ -48,23 +48,44 @@ func (m *Machine) write(c *wire.Write) *wire.Reply {
 	return done
 }
 
+// keysFound is the keys that the prefixes of the commands of the present entry have found. A command of some bytes can find
+// MaxPrefixKeys of them, and have no effect: it is too large, or an operation behind the prefix is refused.
+type keysFound struct {
+	most             int // MaxPrefixed; less in tests
+	members, clients int
+}
+
+// of returns the sum that the command being applied counts in.
+func (x *keysFound) of(m *Machine) *int {
+	if m.forClient {
+		return &x.clients
+	}
+	return &x.members
+}
+
 // checkPrefixes refuses operations that together would delete too many keys. They are
 // counted before the write changes any, and a key with two of the prefixes twice: so no
-// write looks at more.
+// write looks at more. Those of one entry do not look at many more than that together.
 func (m *Machine) checkPrefixes(ops []*wire.KeyOp) *wire.Reply {
-	found := 0
+	found, sum := 0, m.prefixed.of(m)
+	refused := func(op int, r *wire.Reply) *wire.Reply {
+		*sum, r.Op = *sum+found, uint32(op)
+		return r
+	}
 	for i, op := range ops {
 		if op.Kind != wire.KeyOp_DELETE_PREFIX || m.checkKeyOp(op) != nil {
 			continue
 		}
+		if m.levels.agreed >= wire.LevelPrefixes && *sum >= m.prefixed.most {
+			return refused(i, m.refuse(wire.Code_BUSY, "too many keys with prefixes at once; try again"))
+		}
 		for range m.withPrefix(op.Key) {
 			if found++; found > MaxPrefixKeys {
-				r := m.refuse(wire.Code_TOO_LARGE, "too many keys have the prefixes: at most 16384; use longer ones")
-				r.Op = uint32(i)
-				return r
+				return refused(i, m.refuse(wire.Code_TOO_LARGE, "too many keys have the prefixes: at most 16384; use longer ones"))
 			}
 		}
 	}
+	*sum += found
 	return nil
 }
 

@@ -46,7 +46,9 @@ const (
 	LevelGroups     = 11 // several groups: CreateGroup, DropGroup, FollowMembers and SealGroup
 	LevelTogether   = 12 // sessions that one command or the passing of time ends are ended before anything of theirs is granted
 	LevelClaim      = 12 // Acquire claims more permits than a Resize has left
-	FeatureLevel    = LevelClaim
+	LevelPrefixes   = 13 // the keys that the prefixes of Writes find are bounded for an entry
+	LevelShorter    = 13 // Proclaim counts what the value replaces
+	FeatureLevel    = LevelShorter
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.

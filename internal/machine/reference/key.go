@@ -96,14 +96,8 @@ func (r *Model) write(c *wire.Write) *wire.Reply {
 	case len(c.Ops) > MaxOps:
 		return answer(wire.Code_TOO_LARGE)
 	}
-	prefixed := 0
-	for i, op := range c.Ops {
-		if op.Kind == wire.KeyOp_DELETE_PREFIX && checkOp(op) == nil {
-			prefixed += len(r.withPrefix(op.Key))
-		}
-		if prefixed > MaxPrefixKeys {
-			return &wire.Reply{Code: wire.Code_TOO_LARGE, Op: uint32(i)}
-		}
+	if bad := checkPrefixes(r, c.Ops); bad != nil {
+		return bad
 	}
 	for _, op := range c.Ops {
 		r.visit(op)
@@ -123,6 +117,24 @@ func (r *Model) write(c *wire.Write) *wire.Reply {
 		reply.Keys = append(reply.Keys, r.meta(op))
 	}
 	return reply
+}
+
+// checkPrefixes counts what has the prefixes of operations, or refuses them: they have too much, or others of the entry had.
+func checkPrefixes(r *Model, ops []*wire.KeyOp) *wire.Reply {
+	found, before := 0, r.prefixed[r.forClient]
+	for i, op := range ops {
+		if op.Kind != wire.KeyOp_DELETE_PREFIX || checkOp(op) != nil {
+			continue
+		}
+		if r.Level >= wire.LevelPrefixes && before >= cmp.Or(r.MostPrefixed, MaxPrefixed) {
+			return &wire.Reply{Code: wire.Code_BUSY, Op: uint32(i)}
+		}
+		found = min(found+len(r.withPrefix(op.Key)), MaxPrefixKeys+1) // nothing is looked at behind that
+		if r.prefixed[r.forClient] = before + found; found > MaxPrefixKeys {
+			return &wire.Reply{Code: wire.Code_TOO_LARGE, Op: uint32(i)}
+		}
+	}
+	return nil
 }
 
 func checkOp(op *wire.KeyOp) *wire.Reply {

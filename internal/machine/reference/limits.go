@@ -91,6 +91,7 @@ const (
 	MaxValue      = 512 << 10 // bytes
 	MaxOps        = 128
 	MaxPrefixKeys = 16_384
+	MaxPrefixed   = 32_768 // of one entry
 	MaxKeys       = 1_048_576
 	MaxKeyBytes   = 1 << 30
 )

@@ -44,6 +44,9 @@ type Model struct {
 	// Names of sets that commands take or release in one entry. 0: the limit.
 	MostTouched int
 
+	// Keys that prefixes of one entry find. 0: the limit.
+	MostPrefixed int
+
 	// Jobs, and the bytes of what is retained of them. 0: the limits.
 	MostJobs, MostJobBytes int
 
@@ -52,6 +55,7 @@ type Model struct {
 	searchedSets int          // by searches before a reservation, in the present entry
 	searched     map[bool]int // by those of the present entry, for clients or not
 	touched      map[bool]int // likewise
+	prefixed     map[bool]int // likewise
 	former       []formerSlot // the oldest first
 	past         []ended      // clients whose keys must not be used again yet
 	dead         []*dead      // sessions whose holds are being released, in the order of their ends
@@ -135,7 +139,7 @@ func (r *Model) Apply(index, term uint64, b *wire.Batch) fact.Result {
 		}
 		return fact.Result{Shards: r.shardChanges}
 	}
-	r.grants, r.searched, r.touched = min(r.quota, MaxGrants), map[bool]int{}, map[bool]int{}
+	r.grants, r.searched, r.touched, r.prefixed = min(r.quota, MaxGrants), map[bool]int{}, map[bool]int{}, map[bool]int{}
 	if !over {
 		r.Now = max(r.Now, b.Time)
 		r.fire()
