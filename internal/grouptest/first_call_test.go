@@ -45,6 +45,7 @@ var byLevel = map[string]map[string]func(g *Group){
 	"LevelClaim":      {"claim of more than the limit": firstClaims},
 	"LevelPrefixes":   {"prefixes of one entry": firstHasLevel},
 	"LevelShorter":    {"shorter value": firstHasLevel},
+	"LevelApart":      {"searches of clients": firstHasLevel},
 }
 
 // A new group has everything that its founders support from the first call on.

@@ -12,7 +12,7 @@ type deadlocks struct{ *Machine }
 type searched struct {
 	each, all        int // MaxSearched, MaxAllSearched; smaller ones in tests
 	members, clients int // what searches for them have looked at in the present entry
-	sets             int // likewise, those before a reservation
+	sets, clientSets int // likewise, those before a reservation: for sets of members and of clients
 }
 
 // of returns the sum that the command being applied counts in.
@@ -57,7 +57,11 @@ func (x deadlocks) seesReservations() bool { return x.levels.agreed >= wire.Leve
 // mayReserve reports whether names that were just reserved for a set may stay so: of one that refuses deadlocks, unless they
 // close a cycle. Other sessions hold and await for many tasks, and such a cycle is no deadlock.
 func (x deadlocks) mayReserve(s *set) bool {
-	return !s.refuses || x.closedBy(request{set: s}, &x.searched.sets) == nil
+	sum := &x.searched.sets
+	if s.session.client && x.levels.agreed >= wire.LevelApart {
+		sum = &x.searched.clientSets
+	}
+	return !s.refuses || x.closedBy(request{set: s}, sum) == nil
 }
 
 // closedBy returns a shortest cycle that the wait would close; nil: there is none, or it was not found within the

@@ -12,7 +12,7 @@ import (
 
 const (
 	firstBlock = 16    // fences, reserved with the grant: most tenures see few grants
-	MaxBlock   = 4_096 // fences of one Refill; a process that asks without need uses up an epoch in months
+	MaxBlock   = 4_096 // fences of one Refill; a process that asks without need, and for nothing else, uses up an epoch in days at the earliest: by 2^36 of them, each of which takes a microsecond or more on every member
 )
 
 // mayLinger reports whether the request is for a tenure.

@@ -130,7 +130,7 @@ func New() *Machine {
 // must not propose one.
 func (m *Machine) Apply(index, term uint64, data []byte) fact.Result {
 	m.index, m.term, m.left, m.grants = index, term, m.split, min(m.split, MaxGrants)
-	m.searched.members, m.searched.clients, m.searched.sets = 0, 0, 0
+	m.searched.members, m.searched.clients, m.searched.sets, m.searched.clientSets = 0, 0, 0, 0
 	m.touched.members, m.touched.clients = 0, 0
 	m.prefixed.members, m.prefixed.clients = 0, 0
 	ended := grouping{m}.isSealed() // nothing but refusals follows

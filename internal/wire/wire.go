@@ -48,7 +48,8 @@ const (
 	LevelClaim      = 12 // Acquire claims more permits than a Resize has left
 	LevelPrefixes   = 13 // the keys that the prefixes of Writes find are bounded for an entry
 	LevelShorter    = 13 // Proclaim counts what the value replaces
-	FeatureLevel    = LevelShorter
+	LevelApart      = 13 // searches before the names of a client's set are reserved count apart
+	FeatureLevel    = LevelApart
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.

@@ -123,7 +123,10 @@ func (x deadlocks) closes(w waiting) *wire.Cycle {
 
 // reservationCloses reports whether the reservation of its names for a set, which is made, closes a cycle.
 func (x deadlocks) reservationCloses(s *Set) bool {
-	return x.search(waiting{set: s, Place: s.Place}, &x.searchedSets) != nil
+	forClient := x.session(s.Session[:]).Client && x.Level >= wire.LevelApart
+	spent := x.searchedSets[forClient]
+	defer func() { x.searchedSets[forClient] = spent }()
+	return x.search(waiting{set: s, Place: s.Place}, &spent) != nil
 }
 
 // search returns a cycle through a request. sum counts the steps of the searches of its kind.

@@ -52,7 +52,7 @@ type Model struct {
 
 	Reached map[string]int // what has happened to jobs and shards, how often; nil: it is not counted
 
-	searchedSets int          // by searches before a reservation, in the present entry
+	searchedSets map[bool]int // by searches before a reservation, in the present entry, for sets of clients or not
 	searched     map[bool]int // by those of the present entry, for clients or not
 	touched      map[bool]int // likewise
 	prefixed     map[bool]int // likewise
@@ -126,7 +126,7 @@ type Place struct {
 // Apply applies a decoded batch; nil is the first entry of a term. The result has no
 // Changes, and its replies have no details for people.
 func (r *Model) Apply(index, term uint64, b *wire.Batch) fact.Result {
-	r.index, r.term, r.searchedSets = index, term, 0
+	r.index, r.term, r.searchedSets = index, term, map[bool]int{}
 	r.outcomes, r.ended, r.leaders, r.keys.changed, r.recalls, r.shardChanges = nil, nil, nil, nil, nil, nil
 	if r.quota = r.Split; r.quota == 0 {
 		r.quota = MaxReleased
