@@ -40,6 +40,8 @@ func readFor(fsys vfs.FS, path string, access Access) (contents, error) {
 	switch {
 	case access == Fill && !c.unfinished && !vacant:
 		return c, fmt.Errorf("%w: %s: choose another one, or move its content away", ErrNotEmpty, path)
+	case access != OpenOrCreate && access != Fill && errors.Is(err, ErrForeign) && !c.established && !c.creating: // nothing is to begin there
+		return c, fmt.Errorf("%w: %s: contains %q and no file %s: name the data directory of a member", ErrForeign, path, c.rest[0], markerName)
 	case err != nil || access == Fill:
 		return c, err
 	case c.unfinished:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -69,8 +70,9 @@ func TestOpen_ExistingOnly(t *testing.T) {
 		writeFile(t, foreign, "holiday.jpg", "a beach")
 		writeFile(t, empty, lockName, "")
 		for dir, want := range map[string]error{missing: fs.ErrNotExist, empty: ErrForeign, foreign: ErrForeign} {
-			if _, err := Open(Options{Dir: dir, Access: access}); !errors.Is(err, want) {
-				t.Errorf("%s: %v, want %v", dir, err, want)
+			_, err := Open(Options{Dir: dir, Access: access})
+			if !errors.Is(err, want) || strings.Contains(err.Error(), "new group") {
+				t.Errorf("%s: %v, want %v, and no advice for a new group", dir, err, want)
 			}
 		}
 		if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {

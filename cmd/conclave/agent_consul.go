@@ -56,6 +56,8 @@ func (o *consulOptions) flags(f *pflag.FlagSet) {
 func newConsulServer(o consulOptions, log *slog.Logger) (*consulServer, error) {
 	s := &consulServer{log: log, options: consulapi.Options{Logger: log, Group: o.group, Datacenter: o.datacenter, SessionTTLMin: o.ttlMin}}
 	switch {
+	case o.addr == "none" && o.group != "":
+		return nil, usagef("--consul-group %s has no effect without --consul-http: give the address at which the group is to be served", name(o.group))
 	case o.addr == "none":
 		return s, nil
 	case len(o.group) > maxGroupName || !utf8.ValidString(o.group) || strings.Contains(o.group, "\x00"):

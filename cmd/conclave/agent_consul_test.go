@@ -110,6 +110,14 @@ func TestAgent_ConsulGroup(t *testing.T) {
 	}
 }
 
+// A group that is not served would not be created, either.
+func TestAgent_ConsulGroupNotServed(t *testing.T) {
+	_, err := newConsulServer(consulOptions{addr: "none", group: "billing"}, slog.New(slog.DiscardHandler))
+	if codeOf(err) != exitUsage || !strings.Contains(err.Error(), "--consul-http") {
+		t.Error(err)
+	}
+}
+
 func TestAgent_ConsulGroupInvalid(t *testing.T) {
 	for _, name := range []string{strings.Repeat("x", 513), "a\x00b", "\xff"} {
 		_, err := newConsulServer(consulOptions{addr: "127.0.0.1:0", group: name, datacenter: "dc1", ttlMin: time.Second}, slog.New(slog.DiscardHandler))

@@ -133,7 +133,9 @@ func notAcquired(ctx, waiting context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return withCode(codeOf(cause(ctx, err)), cause(ctx, err))
-	case waiting.Err() != nil, errors.Is(err, conclave.ErrLocked), errors.Is(err, conclave.ErrLockDelay), errors.Is(err, conclave.ErrDeadlock):
+	case waiting.Err() != nil: // before ctx, so by the limit of the wait
+		return withCode(exitNotAcquired, fmt.Errorf("--wait is over: %w", err))
+	case errors.Is(err, conclave.ErrLocked), errors.Is(err, conclave.ErrLockDelay), errors.Is(err, conclave.ErrDeadlock):
 		return withCode(exitNotAcquired, err)
 	case errors.Is(err, conclave.ErrJobDone):
 		return withCode(exitJobDone, err)

@@ -45,7 +45,7 @@ func TestLock_ExitCodes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "not-executable")
 	must0(t, os.WriteFile(file, nil, 0o600))
 	want(t, conclaveAt(n, "lock", "held", "--try", "--", "true"), 124, "locked")
-	want(t, conclaveAt(n, "lock", "held", "--wait", "5s", "--", "true"), 124, "queued at position 1")
+	want(t, conclaveAt(n, "lock", "held", "--wait", "5s", "--", "true"), 124, "--wait is over: ")
 	want(t, conclaveAt(n, "lock", "free", "--", "conclave-no-such-command"), 127, "not found")
 	want(t, conclaveAt(n, "lock", "free", "--", file), 126, "permission denied")
 	want(t, conclaveAt(n, "lock", "free", "--", "sh", "-c", "kill -9 $$"), 137, "")
