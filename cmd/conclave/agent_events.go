@@ -39,8 +39,9 @@ type noticedView struct {
 // events answers with what the member has noticed: after an event, if the client has read that of this process.
 func (s *agentServer) events(w http.ResponseWriter, r *http.Request) {
 	var after uint64
-	if r.FormValue("run") == s.run {
-		after, _ = strconv.ParseUint(r.FormValue("after"), 10, 64) // 0 without one: all events
+	parameters := r.URL.Query() // FormValue would read a form in the body as well, of any size
+	if parameters.Get("run") == s.run {
+		after, _ = strconv.ParseUint(parameters.Get("after"), 10, 64) // 0 without one: all events
 	}
 	s.show(w, r, func(node *conclave.Node) any {
 		now := time.Now() // before the history: what is settled by now does not change in it
@@ -49,7 +50,7 @@ func (s *agentServer) events(w http.ResponseWriter, r *http.Request) {
 		for _, e := range history {
 			names.note(e)
 		}
-		if r.FormValue("settled") != "" {
+		if parameters.Get("settled") != "" {
 			history = settled(history, now)
 		}
 		for _, e := range history {
