@@ -169,7 +169,8 @@ func (b *board) cached(q query) *part {
 // read brings a part up to date. It returns one that has the reason if it is not its turn
 // soon enough, or ctx is done.
 func (b *board) read(ctx context.Context, q query, pace *pacer) *part {
-	if !b.isIdle(q) {
+	idle := b.isIdle(q)
+	if !idle {
 		if err := pace.wait(ctx); err != nil {
 			return &part{ID: q.kind.id(), HTML: b.html("unread", err)}
 		}
@@ -185,7 +186,7 @@ func (b *board) read(ctx context.Context, q query, pace *pacer) *part {
 	if ctx.Err() != nil {
 		return &part{ID: q.kind.id(), HTML: html}
 	}
-	return b.put(q, html, began)
+	return b.put(q, html, began, !idle)
 }
 
 // certify has the summary show certificates that expire.
@@ -198,8 +199,9 @@ func (b *board) certify(valid []validity) {
 	b.valid = valid
 }
 
-// put stores a part that was read.
-func (b *board) put(q query, html template.HTML, began time.Time) *part {
+// put stores a part that was read. One that no stream shows is kept only if it was read in its turn: of those that cost the group
+// nothing a client could have any number kept, by a prefix each.
+func (b *board) put(q query, html template.HTML, began time.Time, inTurn bool) *part {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,7 +209,9 @@ func (b *board) put(q query, html template.HTML, began time.Time) *part {
 	p := b.panes[q]
 	if p == nil {
 		p = &pane{part: part{ID: q.kind.id()}}
-		b.panes[q] = p
+		if inTurn {
+			b.panes[q] = p
+		}
 	}
 	p.read, p.pause = now, q.pause(now.Sub(began))
 	b.update(&p.part, html)

@@ -54,7 +54,7 @@ func TestBoard_SharesPanes(t *testing.T) {
 	}
 	// The one that has waited longest is the next.
 	for q := range b.panes {
-		b.put(q, "x", time.Now())
+		b.put(q, "x", time.Now(), true)
 	}
 	b.panes[same.queries[0]].read = time.Now().Add(-time.Minute)
 	if q, at := b.due(); q == nil || *q != same.queries[0] || at.After(time.Now()) {
@@ -172,7 +172,7 @@ func TestBoard_ForgetsOldPanes(t *testing.T) {
 	b.latest = new(snapshot)
 	f := follow(view{Show: kindLocks})
 	b.show(f)
-	b.put(f.queries[0], "held by a", time.Now())
+	b.put(f.queries[0], "held by a", time.Now(), true)
 	b.hide(f)
 	b.panes[f.queries[0]].read = time.Now().Add(-time.Hour)
 	b.show(f)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
 // numbers is a listing without an end, of which it counts what is read.
@@ -224,5 +225,23 @@ func TestParts_EscapeHostileNames(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What requests ask for and the group need not answer is not kept, whatever number of prefixes they have.
+func TestBoard_IdlePanesOfRequests(t *testing.T) {
+	h := Console(grouptest.Alone(t), nil)
+	shown := query{kind: kindWaiting, prefix: "shown"}
+	f := &following{queries: []query{shown}}
+	h.board.show(f)
+	defer h.board.hide(f)
+	for i := range 1000 {
+		if p := h.board.read(t.Context(), query{kind: kindWaiting, prefix: fmt.Sprint(i)}, h.reads); p.ID != string(kindWaiting) {
+			t.Fatalf("%+v", p)
+		}
+	}
+	h.board.read(t.Context(), shown, h.reads)
+	if len(h.board.panes) != 1 || h.board.panes[shown].read.IsZero() {
+		t.Errorf("%d panes are kept", len(h.board.panes))
 	}
 }
