@@ -38,8 +38,8 @@ type ConsoleOptions struct {
 	// refused, and so it is with a logger that drops the level Info. After 10 refused acts of a remote host, and one more
 	// each 10 s, further ones are answered with the status 429 and recorded once; those that Authorize
 	// allows are carried out all the same. Views are not recorded. An act
-	// waits for its record: while Audit blocks, up to 16 acts wait, further ones are refused, and
-	// nothing else waits.
+	// waits for its record: while Audit blocks, up to 16 acts wait, and up to 16 refused ones for their answers; further ones are
+	// refused, without a record, and nothing else waits.
 	Audit *slog.Logger
 	// ShowKeys has the page list the group's keys, with the first 200 bytes of each value, to all that may view it. They
 	// are the application's data, so by default the page shows their number only.
@@ -85,7 +85,7 @@ func (k ActKind) String() string {
 const (
 	defaultStreams = 256
 	maxPages       = 64 // requests other than acts and streams that are answered at a time
-	maxActs        = 16 // acts that are carried out at a time
+	maxActs        = 16 // acts that are carried out at a time, and refused ones that are recorded
 )
 
 // ConsoleHandler serves the console of a node. It has goroutines only while a browser is
@@ -100,6 +100,7 @@ type ConsoleHandler struct {
 	reads     *pacer        // of requests
 	pages     chan struct{} // holds a value for each request under way, but for acts and streams
 	acts      chan struct{} // holds a value for each act under way, which is authorized
+	refusals  chan struct{} // holds a value for each refused act that is being recorded
 	streams   chan struct{} // holds a value for each stream
 
 	refused attempts.Limiter // acts
@@ -140,7 +141,7 @@ func Console(node *conclave.Node, opts *ConsoleOptions) *ConsoleHandler {
 func newConsole(node *conclave.Node, opts *ConsoleOptions, canAct bool) *ConsoleHandler {
 	h := &ConsoleHandler{
 		node: node, crossSite: http.NewCrossOriginProtection(), closed: make(chan struct{}),
-		reads: newPacer(pageReads), pages: make(chan struct{}, maxPages), acts: make(chan struct{}, maxActs),
+		reads: newPacer(pageReads), pages: make(chan struct{}, maxPages), acts: make(chan struct{}, maxActs), refusals: make(chan struct{}, maxActs),
 	}
 	if opts != nil {
 		h.opts = *opts

@@ -37,7 +37,7 @@ type actResult struct {
 func (h *ConsoleHandler) act(w http.ResponseWriter, r *http.Request) {
 	if why := h.refusal(r); why != "" {
 		if h.mayRefuse(w, r) {
-			h.recorder(r, Act{}, "")("", "refused", errors.New(why))
+			h.recordRefused(h.recorder(r, Act{}, ""), "", errors.New(why))
 			http.Error(w, why, http.StatusForbidden)
 		}
 		return
@@ -51,13 +51,13 @@ func (h *ConsoleHandler) act(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		if h.mayRefuse(w, r) {
-			record(actor, "refused", err)
+			h.recordRefused(record, actor, err)
 			h.answer(w, status, actResult{Group: act.Group, Act: act.Kind.String(), Target: target, Result: "refused", Err: err})
 		}
 		return
 	}
 	if !take(w, h.acts) {
-		record(actor, "refused", errManyActs)
+		h.recordRefused(record, actor, errManyActs)
 		return
 	}
 	defer release(h.acts)
@@ -93,12 +93,23 @@ func (h *ConsoleHandler) mayRefuse(w http.ResponseWriter, r *http.Request) bool 
 		return true
 	}
 	if first {
-		h.recorder(r, Act{}, "")("", "refused", errManyRefusals)
+		h.recordRefused(h.recorder(r, Act{}, ""), "", errManyRefusals)
 	}
 	seconds := int(wait/time.Second) + 1
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	http.Error(w, fmt.Sprintf("%v: try again in %d s", errManyRefusals, seconds), http.StatusTooManyRequests)
 	return false
+}
+
+// recordRefused records a refused act, unless the log is so slow that as many of these records are under way as may be: the
+// client has its answer all the same.
+func (h *ConsoleHandler) recordRefused(record func(actor, result string, err error), actor string, err error) {
+	select {
+	case h.refusals <- struct{}{}:
+		defer release(h.refusals)
+		record(actor, "refused", err)
+	default:
+	}
 }
 
 // readAct reads the form. Its sender is not authorized yet, and has little time.

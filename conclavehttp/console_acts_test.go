@@ -1,6 +1,7 @@
 package conclavehttp_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -240,4 +241,39 @@ func TestConsole_RecordsActsFromElsewhere(t *testing.T) {
 		t.Error(w.Status)
 	}
 	wantLines(t, audit.String(), `act=unknown target="" actor="" result=refused error="this console serves loopback clients only`)
+}
+
+// blockedLog takes no record before it is freed.
+type blockedLog struct {
+	slog.Handler
+	free chan struct{}
+}
+
+func (b blockedLog) Handle(context.Context, slog.Record) error { <-b.free; return nil }
+
+// While the audit log blocks, as many acts and refused ones wait for it as Audit says. Others have their answers.
+func TestConsole_AuditBlocks(t *testing.T) {
+	const waiting, more = 2 * 16, 8
+	audit := blockedLog{slog.NewTextHandler(io.Discard, nil), make(chan struct{})}
+	site := serve(t, grouptest.Alone(t), &conclavehttp.ConsoleOptions{Authorize: operator, Audit: slog.New(audit)})
+	answers := make(chan int, waiting+more)
+	for range cap(answers) {
+		go func() {
+			w, _ := site.send("POST", "act", form("close-session", "00000000-0000-0000-0000-000000000001"), asOperator)
+			answers <- w.StatusCode
+		}()
+	}
+	for range more {
+		if status := <-answers; status != http.StatusServiceUnavailable {
+			t.Errorf("%d before the record", status)
+		}
+	}
+	close(audit.free)
+	statuses := make(map[int]int)
+	for range waiting {
+		statuses[<-answers]++
+	}
+	if statuses[http.StatusConflict] != waiting/2 || statuses[http.StatusServiceUnavailable] != waiting/2 {
+		t.Errorf("answers: %v", statuses)
+	}
 }
