@@ -150,10 +150,11 @@ func (r *run) Unlock(ctx context.Context) error {
 	if left <= 0 {
 		return r.hold.lock.Unlock(ctx)
 	}
-	time.AfterFunc(left, func() {
-		done, cancel := context.WithCancel(context.Background())
-		cancel() // FencedLock.Unlock releases in the background then
-		_ = r.hold.lock.Unlock(done)
+	time.AfterFunc(left, func() { // on a goroutine of its own
+		// With a context that is done the release would count as a call whose outcome is unknown.
+		ctx, cancel := context.WithTimeout(context.Background(), r.locker.timeout)
+		defer cancel()
+		_ = r.hold.lock.Unlock(ctx)
 	})
 	return nil
 }

@@ -140,6 +140,18 @@ func TestLocker_HoldForEnds(t *testing.T) {
 	if took := time.Since(began); took < d {
 		t.Errorf("the lock was free after %v, want at least %v", took, d)
 	}
+	// The release is no call that has failed: the alert ConclaveCallsFail would come.
+	for unlocks := map[conclave.CallResult]uint64{}; unlocks[conclave.ResultOK] < 2; {
+		time.Sleep(time.Millisecond) // nothing reports that a call is counted
+		for _, c := range group.Node(0).Metrics().Calls {
+			if c.Kind == conclave.CallUnlock {
+				unlocks = c.Results
+			}
+		}
+		if unlocks[conclave.ResultUnknown] > 0 {
+			t.Fatalf("unlocks: %v", unlocks)
+		}
+	}
 }
 
 func TestLocker_TimeoutWithoutQuorum(t *testing.T) {
