@@ -92,6 +92,9 @@ func TestClassify(t *testing.T) {
 	for want, err := range map[string]error{
 		"unknown":             fmt.Errorf("%w: %w", conclave.ErrUnknown, t.Context().Err()),
 		"lock_ownership_lost": &conclave.Error{Err: conclave.ErrLockOwnershipLost},
+		"group_not_found":     &conclave.Error{Err: conclave.ErrGroupNotFound},
+		"session_not_found":   &conclave.Error{Err: conclave.ErrSessionNotFound},
+		"upgrade_required":    &conclave.Error{Err: conclave.ErrUpgradeRequired},
 		"_OTHER":              errors.New("any other"),
 	} {
 		if got, refused := classify(err); got != want || refused {

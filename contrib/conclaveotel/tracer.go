@@ -33,11 +33,11 @@ const traceparent = "traceparent"
 // the provider's sampler drops costs the group nothing: its release carries no identity, so no
 // grant links to it.
 //
-// Attributes of spans: conclave.lock.name, conclave.semaphore.name, conclave.election.name or
+// Attributes of spans: conclave.lock.name, conclave.semaphore.name, conclave.election.name, conclave.job.name, conclave.shards.name or
 // conclave.key, whose values are those of the program; conclave.group.name, of a call on a further group; conclave.node.id; conclave.fence, of what was granted or
 // released; conclave.semaphore.permits; conclave.txn.operations; error.type, of a call that failed; and
 // conclave.refusal, of one that was refused as its caller had to expect: locked,
-// lock_delay or compare_failed, with which the status stays unset.
+// lock_delay, job_done or compare_failed, with which the status stays unset.
 //
 // Attributes of events: conclave.queue.position, conclave.holder.session.id,
 // conclave.holder.node.id and conclave.holder.fence of queued; conclave.fence of granted and lost.
