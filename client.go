@@ -297,12 +297,18 @@ func (c *ClientConfig) validate() error {
 	for _, addr := range c.Addresses {
 		faults = append(faults, validateAddress("Addresses", addr, true, c.TLS != nil || c.Insecure)...)
 	}
-	if c.TLS != nil && !namesAuthorities(c.TLS) {
-		faults = append(faults, fmt.Errorf("%w TLS: want the authorities that issue the members' certificates, got none: set RootCAs", ErrInvalid))
+	if c.TLS != nil && c.TLS.RootCAs == nil && !verifiesItself(c.TLS) { // a client is never dialed
+		faults = append(faults, fmt.Errorf("%w TLS: want the authorities that issue the members' certificates, got none: "+
+			"set RootCAs, or InsecureSkipVerify with a VerifyConnection that verifies by them", ErrInvalid))
 	}
 	if c.TLS != nil && len(c.TLS.Certificates) == 0 && c.TLS.GetClientCertificate == nil {
 		faults = append(faults, fmt.Errorf("%w TLS: want a certificate, which a client presents to members, got none: "+
 			"set Certificates or GetClientCertificate", ErrInvalid))
 	}
 	return errors.Join(faults...)
+}
+
+// verifiesItself reports whether a configuration verifies the members that are dialed by its own means.
+func verifiesItself(t *tls.Config) bool {
+	return t.InsecureSkipVerify && (t.VerifyConnection != nil || t.VerifyPeerCertificate != nil)
 }

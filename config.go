@@ -271,8 +271,7 @@ func hasCertificates(t *tls.Config) bool {
 // namesAuthorities reports whether neither direction trusts the authorities of the system,
 // which issue certificates to all.
 func namesAuthorities(t *tls.Config) bool {
-	ownVerification := t.InsecureSkipVerify && (t.VerifyConnection != nil || t.VerifyPeerCertificate != nil)
-	return t.RootCAs != nil || ownVerification && (t.ClientCAs != nil || t.GetConfigForClient != nil)
+	return t.RootCAs != nil || verifiesItself(t) && (t.ClientCAs != nil || t.GetConfigForClient != nil)
 }
 
 // maxExpect bounds the members that form a group.

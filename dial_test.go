@@ -2,6 +2,7 @@ package conclave_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
@@ -105,4 +106,24 @@ func TestDial_AddressesCopied(t *testing.T) {
 			t.Fatalf("dialed %q, want %s", dialed, n.Addr())
 		}
 	}
+}
+
+// A client, which is never dialed, needs no authorities but those by which it verifies members, as where these change.
+func TestDial_VerifiesMembersItself(t *testing.T) {
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	cfg := &tls.Config{
+		InsecureSkipVerify:   true,
+		VerifyConnection:     func(tls.ConnectionState) error { return nil },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return new(tls.Certificate), nil },
+	}
+	dial := func() error {
+		_, err := conclave.Dial(done, &conclave.ClientConfig{Addresses: []string{"127.0.0.1:1"}, TLS: cfg})
+		return err
+	}
+	if err := dial(); errors.Is(err, conclave.ErrInvalid) {
+		t.Error(err)
+	}
+	cfg.VerifyConnection = nil
+	grouptest.WantError(t, dial(), conclave.ErrInvalid)
 }
