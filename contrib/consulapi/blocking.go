@@ -25,7 +25,11 @@ func (c *call) await(resource, prefix string, wanted func(key string) bool) (loc
 	if local, err = c.change(prefix, wanted); err != nil {
 		return local, err
 	}
-	return local, c.authorize(Read, resource)
+	err = c.authorize(Read, resource)
+	if c.stale && !c.mayBeStale(c) { // the last contact was recent when the wait began
+		return false, err
+	}
+	return local, err
 }
 
 // change blocks until a key that begins with prefix and is wanted has changed after ?index,

@@ -138,3 +138,22 @@ func TestBlocking_Thousand(t *testing.T) {
 	a.do("PUT", "/v1/kv/a", "2")
 	all.Wait()
 }
+
+// The state that answers a blocking query is that of its end, so ?max_stale bounds it then: not only when the wait begins.
+func TestBlocking_MaxStaleAtItsEnd(t *testing.T) {
+	g := grouptest.Start(t, 3)
+	patient := serveNode(t, g.Nodes[0], &consulapi.Options{Timeout: time.Minute})
+	patient.exchanges([]exchange{{"PUT", "/v1/kv/a", "1", 200, "true"}})
+	index := patient.do("GET", "/v1/kv/a").header.Get("X-Consul-Index")
+	a := serveNode(t, g.Nodes[0], &consulapi.Options{Timeout: time.Second})
+	bounded := a.begin(t.Context(), "/v1/kv/a?max_stale=1h&wait=10s&index="+index)
+	stale := a.begin(t.Context(), "/v1/kv/a?stale&wait=10s&index="+index)
+	grouptest.Pass(time.Second)
+	g.Kill(1, 2)
+	if got, err := stale(); err != nil || got.status != 200 || got.header.Get("X-Consul-KnownLeader") != "false" {
+		t.Error(got, err)
+	}
+	if got, err := bounded(); err != nil || got.status != 500 {
+		t.Errorf("no leader is known at the end of the wait: %v, %v", got, err)
+	}
+}

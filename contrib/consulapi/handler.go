@@ -286,7 +286,7 @@ func (s *server) serve(c *call) error {
 		return c.beforeOpen()
 	}
 	c.group = s.group()
-	c.stale = c.stale && (c.limit <= 0 || s.recentContact(c.limit))
+	s.mayBeStale(c)
 	if !a.body {
 		if err := c.skipBody(); err != nil {
 			return err
@@ -313,10 +313,14 @@ func (s *server) groupInfo(members conclave.Status) conclave.GroupInfo {
 	return info
 }
 
-// recentContact reports whether this node's last contact with a leader of the group that is served is at most so long ago.
-func (s *server) recentContact(limit time.Duration) bool {
-	contact := s.groupInfo(s.node.Status()).LastContact
-	return contact >= 0 && contact <= limit
+// mayBeStale reports whether the answer may be made from the node's own state as of now: that is asked for, and the last contact of this node with a
+// leader of the group that is served is no longer ago than ?max_stale.
+func (s *server) mayBeStale(c *call) bool {
+	if c.stale && c.limit > 0 {
+		contact := s.groupInfo(s.node.Status()).LastContact
+		c.stale = contact >= 0 && contact <= c.limit
+	}
+	return c.stale
 }
 
 // beforeOpen answers while there is no node: that there is no leader, as a Consul agent does that has found no server.
