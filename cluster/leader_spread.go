@@ -40,6 +40,7 @@ type peers interface {
 	Send(member uint64, f *wire.Frame) bool
 	PeerError(member uint64) error // see removalsConfig
 	LeaderPriority(member uint64) (priority int32, connected bool)
+	Connected(member uint64) (incarnation wire.ID, ok bool)
 }
 
 // view implements spread.Config.View.
@@ -73,6 +74,7 @@ func (l *leaderSpread) describe(ids []uint64) (voters []spread.Voter) {
 			v.Priority, v.Up = l.priority, true
 		} else if seen.IsAlive(id) && seen.Unconnected(id) == 0 && l.port.PeerError(id) == nil {
 			v.Priority, v.Up = l.port.LeaderPriority(id)
+			v.Process, _ = l.port.Connected(id)
 			v.Reaches = l.reported(id)
 		}
 		if v.Up {

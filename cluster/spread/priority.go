@@ -21,6 +21,9 @@ type candidate struct {
 	looks    int // in succession that have shown that it can lead, with that priority
 	pause    int // looks until something may move to it again
 	lost     int // looks until something may move to it to make the leaders more even: it has lost a leadership to this member while it was up
+
+	process [16]byte // its last one that this member has seen
+	ended   bool     // since the last look: it is not up, or another one runs
 }
 
 // leadership is a group's leader as this member has seen it.
@@ -70,8 +73,12 @@ func (p *byPriority) noteVoters(v View) {
 			p.voters[voter.ID] = c
 		}
 		c.pause, c.lost = max(0, c.pause-1), max(0, c.lost-1)
-		if !voter.Up {
-			c.lost = 0 // it stopped, or restarts: that explains the loss
+		c.ended = !voter.Up || c.process != [16]byte{} && c.process != voter.Process // a restart may take less than from one look to the next
+		if c.ended {
+			c.lost = 0 // that explains the loss
+		}
+		if voter.Up {
+			c.process = voter.Process
 		}
 		switch {
 		case !v.canLead(voter):
@@ -120,7 +127,9 @@ func (c *candidate) hasLost(own int32) {
 	if c.priority > own {
 		c.pause = failedLooks
 	}
-	c.lost = failedLooks
+	if !c.ended {
+		c.lost = failedLooks
+	}
 }
 
 // tried notes what was tried last of a move, and what has become of it.

@@ -21,6 +21,8 @@ type Voter struct {
 	Up bool
 	// Reaches has the voters that it is connected to in both directions itself, this member included, as it has reported lately.
 	Reaches []uint64
+	// Process is the incarnation of its process; zero of this member.
+	Process [16]byte
 }
 
 // View is the leaders of all groups as a member sees them at one moment.

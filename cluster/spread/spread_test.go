@@ -24,7 +24,7 @@ func voters(priorities ...int32) (list []Voter) {
 		all = append(all, uint64(i+1))
 	}
 	for i, p := range priorities {
-		list = append(list, Voter{all[i], p, true, all})
+		list = append(list, Voter{all[i], p, true, all, [16]byte{byte(i)}})
 	}
 	return list
 }
@@ -168,15 +168,24 @@ func TestHysteresis(t *testing.T) {
 // group would commit nothing for an election timeout. One that was down gets it back as soon as all is settled.
 func TestHysteresis_VoterLosesLeadership(t *testing.T) {
 	for name, test := range map[string]struct {
-		down bool
-		look int // after the loss, at which a move is due
-	}{"up": {false, failedLooks + 1}, "was down": {true, settledLooks}} {
+		down, before, after bool // it is seen to be down; another process of it is seen with the loss, or later
+		look                int  // after the loss, at which a move is due
+	}{"up": {look: failedLooks + 1}, "was down": {down: true, look: settledLooks}, "has restarted": {before: true, look: settledLooks}, "restarts": {after: true, look: settledLooks}} {
 		h := new(hysteresis)
 		h.look(1, view(1, 2, 3))
 		elects, lost := view(1, 0, 3), view(1, 1, 3)
 		lost.Leaders[1].Term++
 		h.look(1, elects)
+		restarted := lost
+		restarted.Voters = slices.Clone(lost.Voters)
+		restarted.Voters[1].Process = [16]byte{9}
+		if test.before {
+			lost = restarted
+		}
 		h.look(1, lost)
+		if test.after {
+			lost = restarted
+		}
 		if test.down {
 			h.look(1, lost.with([]int32{0, 0, 0}, 2))
 			h.look(1, lost)
