@@ -42,8 +42,9 @@ func TestGroup_DeletedUnderWaitWithoutTTL(t *testing.T) {
 			gt.MustAcquire(t, g.Nodes[0].WithGroup("tenant").Semaphore("s", 1), 1)
 			ended := make(map[string]chan error)
 			for name, wait := range waits {
-				ended[name] = make(chan error, 1)
-				go func() { ended[name] <- wait() }()
+				result := make(chan error, 1)
+				ended[name] = result
+				go func() { result <- wait() }()
 			}
 			gt.AwaitWaiters(t, g.Nodes[0].WithGroup("tenant").FencedLock("x"), 1)
 			gt.AwaitAcquirers(t, g.Nodes[0].WithGroup("tenant").Semaphore("s", 1), 1)
