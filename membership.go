@@ -129,8 +129,9 @@ func (n *Node) removeMember(ctx context.Context, id MemberID) error {
 // It returns nil at once if to leads already. A [Client] asks the member that it is connected to.
 //
 // The group spreads leaders of further groups over the voters of the highest [Config.LeaderPriority]. While all voters are up, one that leads at least two groups more than
-// another one, with the default group, transfers one of the further groups after some election timeouts. So a transfer that makes such a
-// difference does not last. One to a voter of lower priority lasts for 60 election timeouts, if a voter of higher priority led.
+// another one, with the default group, transfers one of the further groups after some election timeouts: to a voter from which it has
+// taken a leadership while that was up, after 60. So a transfer that makes such a difference does not last longer, nor does one to a voter of lower
+// priority, if a voter of higher priority led.
 //
 // ErrInvalid: to is no voter, or it did not catch up; nothing has changed. ErrUnknown
 // with ctx's error, or if the connection to the member was lost: leadership may still move. ErrUnavailable with ctx's error: no leader
