@@ -23,7 +23,7 @@ func (b *countedBody) Read(p []byte) (n int, err error) {
 // A client without the password sends no file that the agent keeps, in memory or in the directory for temporary files, before it is refused.
 func TestAgent_ReadsNoBody(t *testing.T) {
 	const boundary = "--x\r\nContent-Disposition: form-data; name=\"run\"; filename=\"run\"\r\n\r\n"
-	for _, password := range []string{"", testPassword} {
+	for _, password := range []string{"", "secret"} {
 		s := new(agentServer)
 		if password != "" {
 			s.logins = newLogins([]byte(password), nil)
