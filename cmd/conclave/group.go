@@ -321,11 +321,14 @@ func (p *program) transferCommand() *cobra.Command {
 						return err
 					}
 				}
+				further := p.connection.further
+				before := termOf(ctx, c, further)
 				if err := c.TransferLeadership(ctx, to.ID); err != nil {
 					return err
 				}
-				if p.connection.further != "" {
-					return p.listGroups(ctx, c, p.connection.further)
+				if further != "" {
+					awaitLeader(ctx, c, further, before, to.ID)
+					return p.listGroups(ctx, c, further)
 				}
 				s, err := c.Status(ctx)
 				if err != nil {

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -83,6 +84,38 @@ func groupsNamed(all iter.Seq2[conclave.GroupInfo, error], name string) iter.Seq
 				return
 			}
 		}
+	}
+}
+
+// termOf returns the term of a further group as the member that answers knows it; 0: it knows none, or the name is empty.
+func termOf(ctx context.Context, c groupClient, group string) (term uint64) {
+	if group == "" {
+		return 0
+	}
+	for g, err := range groupsNamed(c.Groups(ctx), group) {
+		if err == nil {
+			term = g.Term
+		}
+	}
+	return term
+}
+
+// learnLimit bounds how long a command waits for the member that answers to learn of a transfer. It then shows what that knows.
+const learnLimit = 5 * time.Second
+
+// awaitLeader waits until the member that answers knows that the member leads the group, or that one leads it in a later term. It is not always the one that was asked
+// for the transfer, and may learn of it later.
+func awaitLeader(ctx context.Context, c groupClient, group string, before uint64, to conclave.MemberID) {
+	limited, done := context.WithTimeout(ctx, learnLimit)
+	defer done()
+	var pause backoff
+	for limited.Err() == nil {
+		for g, err := range groupsNamed(c.Groups(limited), group) {
+			if err != nil || g.Leader != 0 && (g.Leader == to || g.Term > before) {
+				return
+			}
+		}
+		pause.wait(limited)
 	}
 }
 
